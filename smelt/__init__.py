@@ -1,0 +1,1 @@
+"""Scaling laws for compute-matched looped mixture-of-experts transformers, as a workflow."""

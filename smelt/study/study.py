@@ -1,0 +1,288 @@
+"""Load and validate a study file."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import yaml
+
+from smelt.errors import SmeltError
+from smelt.files import ROOT
+
+SCHEMA = ROOT / "workflow" / "schemas" / "study.schema.yaml"
+
+
+@dataclass(frozen=True)
+class CorpusSpec:
+    """Text: source set, vocabulary size, context in tokens, mean attended context in tokens."""
+
+    sources: str
+    vocab: int
+    context: int
+    attended_context: float
+    max_epochs: float = 1.0
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """What both architectures share beside their sizes."""
+
+    top_k: int
+    qk_norm: bool = True
+    rope_base: float = 10000.0
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The Baseline's sizes at one scale; every sparsity shares them."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    expert_dim: int
+
+
+@dataclass(frozen=True)
+class LoopRecipe:
+    """The looped architecture: span as a fraction of the stack, visits, order, what is narrowed.
+
+    `configs` maps a cell to explicit sizes; cells without an entry are matched by the solver.
+    `align` is the multiple that the solver keeps sizes to.
+    """
+
+    span: float
+    visits: int
+    order: str = "block"
+    narrow: str = "experts"
+    align: int = 4
+    configs: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrainingSpec:
+    """The training protocol (section 2): steps, learning rate, optimiser, auxiliary losses.
+
+    `batch` is sequences a step; `horizons` are the trunk steps at which a branch forks; each branch
+    decays over `decay_steps`. The learning rate is `lr * (lr_hidden / H) ** lr_exponent` with `H`
+    the hidden size of the scale's Baseline, so that both members of a pair use the same.
+    """
+
+    batch: int
+    horizons: tuple[int, ...]
+    decay_steps: int
+    warmup_steps: int
+    lr: float
+    lr_hidden: int = 64
+    lr_exponent: float = 0.0
+    final_lr_fraction: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.95
+    weight_decay: float = 0.1
+    clip_norm: float = 1.0
+    balance_loss: float = 0.01
+    z_loss: float = 0.0
+    init_std: float = 0.02
+    precision: str = "auto"
+    logger: str = "none"
+
+
+@dataclass(frozen=True)
+class EvaluationSpec:
+    """Validation tokens and in-context tasks scored at every endpoint."""
+
+    suite: str
+    validation_tokens: int
+    items: int
+    seeds: int
+    folder: str | None = None
+    shots: tuple[int, ...] = ()
+    tasks: tuple[str, ...] = ()
+    max_length: int | None = None
+
+
+@dataclass(frozen=True)
+class MechanismSpec:
+    """Sample sizes of the mechanism stage."""
+
+    tokens: int
+    dyck_prompts: int = 16
+    draws: int = 200
+
+
+@dataclass(frozen=True)
+class LawsSpec:
+    """Bootstrap draws and optimiser starts of the law fits."""
+
+    draws: int
+    tpp_draws: int = 200
+    starts: int = 64
+
+
+@dataclass(frozen=True)
+class Study:
+    """One validated study. `sparsities` maps S in percent to the Baseline's expert count."""
+
+    name: str
+    description: str
+    seeds: int
+    corpus: CorpusSpec
+    model: ModelSpec
+    scales: dict[str, Scale]
+    sparsities: dict[int, int]
+    loop: LoopRecipe
+    ablations: dict[str, Any]
+    training: TrainingSpec
+    evaluation: EvaluationSpec
+    mechanism: MechanismSpec
+    laws: LawsSpec
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self)
+
+
+def study_path(name: str) -> Path:
+    """Return the file of the study `name`, which may also be a path to a YAML file."""
+    path = Path(name) if name.endswith((".yaml", ".yml")) else ROOT / f"config/studies/{name}.yaml"
+    if not path.is_file():
+        shipped = ", ".join(sorted(p.stem for p in (ROOT / "config/studies").glob("*.yaml")))
+        raise SmeltError(f"there is no study {name!r}; shipped studies: {shipped}")
+    return path
+
+
+def load_study(name: str | Path) -> Study:
+    """Load the study called `name`, or stored in the YAML file `name`.
+
+    Raises:
+        SmeltError: naming the file, the field, the value and what is allowed.
+    """
+    path = study_path(str(name))
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SmeltError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    _check_schema(path, raw)
+    if raw["name"] != path.stem:
+        raise SmeltError(f"{path}: name is {raw['name']!r}; it must equal the file's name, {path.stem!r}")
+    try:
+        study = _build(raw)
+        _check(study)
+    except SmeltError as error:
+        raise SmeltError(f"{path}: {error}") from None
+    return study
+
+
+@functools.cache
+def _validator() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
+
+
+def _check_schema(path: Path, raw: Any) -> None:
+    raw = _string_keys(raw)
+    error = jsonschema.exceptions.best_match(_validator().iter_errors(raw))
+    if error is None:
+        return
+    where = ".".join(str(part) for part in error.absolute_path) or "the study"
+    if error.validator == "additionalProperties":
+        allowed = ", ".join(sorted(error.schema.get("properties", {})))
+        raise SmeltError(f"{path}: {where}: {error.message}; allowed: {allowed}")
+    raise SmeltError(f"{path}: {where}: {error.message}")
+
+
+def _string_keys(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _string_keys(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_string_keys(item) for item in value]
+    return value
+
+
+def _tuples(section: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in section.items()}
+
+
+def _build(raw: dict[str, Any]) -> Study:
+    return Study(
+        name=raw["name"],
+        description=raw.get("description", ""),
+        seeds=raw.get("seeds", 1),
+        corpus=CorpusSpec(**raw["corpus"]),
+        model=ModelSpec(**raw["model"]),
+        scales={str(name): Scale(**sizes) for name, sizes in raw["scales"].items()},
+        sparsities={int(name): experts for name, experts in raw["sparsities"].items()},
+        loop=LoopRecipe(**raw["loop"]),
+        ablations=raw.get("ablations", {}),
+        training=TrainingSpec(**_tuples(raw["training"])),
+        evaluation=EvaluationSpec(**_tuples(raw["evaluation"])),
+        mechanism=MechanismSpec(**raw["mechanism"]),
+        laws=LawsSpec(**raw["laws"]),
+    )
+
+
+def _check(study: Study) -> None:
+    """Check what a schema cannot: relations between fields."""
+    training = study.training
+    if list(training.horizons) != sorted(training.horizons):
+        raise SmeltError(f"training.horizons is {list(training.horizons)}; it must be increasing")
+    if training.horizons[0] < training.warmup_steps:
+        raise SmeltError(
+            f"training.horizons starts at {training.horizons[0]}; it must not lie before the end of "
+            f"the warm-up, training.warmup_steps = {training.warmup_steps}"
+        )
+    for percent, experts in study.sparsities.items():
+        if experts < study.model.top_k:
+            raise SmeltError(
+                f"sparsities.{percent} is {experts} experts; it must be at least model.top_k, "
+                f"which is {study.model.top_k}"
+            )
+    _check_scales(study)
+    _check_ablations(study)
+
+
+def _check_scales(study: Study) -> None:
+    for name, scale in study.scales.items():
+        if scale.heads % scale.kv_heads:
+            raise SmeltError(
+                f"scales.{name}.heads is {scale.heads}; it must be a multiple of kv_heads = {scale.kv_heads}"
+            )
+        if scale.head_dim % 2:
+            raise SmeltError(f"scales.{name}.head_dim is {scale.head_dim}; it must be even")
+        if not round(study.loop.span * scale.layers):
+            raise SmeltError(
+                f"loop.span is {study.loop.span}; of the {scale.layers} layers of scales.{name} that "
+                "is no layer at all"
+            )
+        # Stacked expert products need rows of whole 16-byte units, in fp32 too.
+        for field_name in ("hidden", "expert_dim"):
+            value = getattr(scale, field_name)
+            if value % 4:
+                raise SmeltError(f"scales.{name}.{field_name} is {value}; it must be divisible by 4")
+
+
+def _check_ablations(study: Study) -> None:
+    ablations = study.ablations
+    if not ablations:
+        return
+    if ablations["scale"] not in study.scales:
+        raise SmeltError(f"ablations.scale is {ablations['scale']!r}; it must be one of {list(study.scales)}")
+    layers = study.scales[ablations["scale"]].layers
+    named = [("span", s) for s in ablations.get("span", {}).get("sparsities", [])]
+    named += [("control", s) for s in ablations.get("control", {}).get("sparsities", [])]
+    named += [(key, ablations[key]["sparsity"]) for key in ("depth", "loops") if key in ablations]
+    for key, sparsity in named:
+        if sparsity not in study.sparsities:
+            raise SmeltError(
+                f"ablations.{key} names sparsity {sparsity}; it must be one of {list(study.sparsities)}"
+            )
+    for length in ablations.get("span", {}).get("layers", []):
+        if length > layers:
+            raise SmeltError(
+                f"ablations.span.layers contains {length}; the stack of scale "
+                f"{ablations['scale']!r} has {layers} layers"
+            )
