@@ -1,0 +1,113 @@
+"""The result tables: columns, types and keys. A stage's file `<table>.parquet` holds rows of `<table>`.
+
+Types: s text, i 64-bit integer, f 64-bit float, b boolean. A trailing `?` allows NULL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_TABLES = {
+    # budget
+    "runs": (
+        "run:s | cell:s scale:s sparsity:i arch:s grouping:s seed:i baseline:s? spec_hash:s hidden:i layers:i "
+        "effective_layers:i loop_start:i loop_length:i loop_count:i loop_order:s heads:i kv_heads:i head_dim:i "
+        "experts:i top_k:i expert_dim:i params_total:i params_active:i params_attention:i params_experts:i "
+        "params_router:i params_norms:i flops_per_token:f kv_bytes_per_token:i sparsity_measured:f "
+        "sparsity_own_control:f? lr:f tokens_planned:i"
+    ),
+    "pairs": "run:s | cell:s baseline:s flops_ratio:f params_ratio:f kv_ratio:f source:s",
+    "ablation_points": "ablation:s sparsity:i arch:s value:i | run:s",
+    "power": "cell:s horizon:i | flops:f tokens:f gap_predicted:f in_window:b",
+    "published_configs": ("scale:s sparsity:i arch:s column:s | printed:f ours:f? difference:f?"),
+    # corpus
+    "corpus_sources": (
+        "source:s | category:s licence:s documents:i train_tokens:i validation_tokens:i bytes:i bytes_per_token:f "
+        "repeated_8grams:f sha256:s"
+    ),
+    # train
+    "train_log": (
+        "run:s phase:s horizon:i step:i | tokens:i flops:f loss:f lr:f grad_norm:f balance_loss:f "
+        "load_min:f load_max:f tokens_per_s:f"
+    ),
+    "throughput": "run:s phase:s | tokens_per_s:f mfu:f? device:s seconds:f",
+    # evaluate
+    "endpoints": (
+        "run:s horizon:i | tokens:i flops:f val_loss:f suite:s core:f? completion:f? mmlu:f? baseline_version:s?"
+    ),
+    "validation": ("run:s horizon:i source:s category:s length_bucket:i | tokens:i loss_sum:f documents:i"),
+    "task_scores": ("run:s horizon:i task:s shots:i seed:i metric:s | category:s value:f n:i chance:f"),
+    # laws
+    "law_fits": ("arch:s subset:s | E:f A:f K:f a:f b:f c:f rmse:f n:i converged:b note:s"),
+    "law_draws": "arch:s draw:i | E:f A:f K:f a:f b:f c:f degenerate:b",
+    "ce_gain": "budget:f sparsity:i subset:s | gain:f low:f? high:f? extrapolated:b",
+    "tpp": "sparsity:i arch:s | tpp:f low:f? high:f?",
+    "calibration": "metric:s | b:f a:f alpha:f tau:f direction:i r2:f n:i",
+    "residuals": "run:s horizon:i metric:s | residual:f",
+    # mechanism: layers are 0-based physical layers; visits are 0-based, a visit >= 1 is compared with visit 0;
+    # low and high are the 2.5% and 97.5% points of a bootstrap over documents
+    "diagnostics": (
+        "run:s diagnostic:s | value:f low:f? high:f? reference:f? reference_low:f? reference_high:f? "
+        "difference:f? difference_low:f? difference_high:f?"
+    ),
+    "routing_overlap": (
+        "run:s layer:i visit:i shared:i | fraction:f low:f? high:f? chance:f chance_mean:f chance_low:i "
+        "chance_high:i"
+    ),
+    "residual_flow": (
+        "run:s layer:i visit:i component:s | rms:f low:f? high:f? relative:f relative_low:f? relative_high:f?"
+    ),
+    "norm_ratios": "run:s layer:i visit:i component:s | ratio:f low:f? high:f?",
+    "update_cosine": ("run:s i:i j:i | layer_i:i visit_i:i layer_j:i visit_j:i cosine:f low:f? high:f?"),
+    "visit_cosine": "run:s layer:i visit:i stage:s | cosine:f low:f? high:f?",
+    "token_overlap": (
+        "run:s layer:i visit:i head:i kind:s | value:f low:f? high:f? control:f? control_low:f? control_high:f? "
+        "chance:f?"
+    ),
+    "sink": "run:s layer:i visit:i head:i | mass:f low:f? high:f?",
+    "dyck_heads": "run:s layer:i head:i | delta:f low:f? high:f? perplexity:f selected:b",
+    "dyck_map": ("run:s visit:i target:i position:i | mass:f token:s role:s layer:i head:i"),
+    "dyck_mass": "run:s visit:i role:s | mass:f low:f? high:f?",
+    "interventions": ("run:s intervention:s category:s | rise:f low:f? high:f? loss:f tokens:i"),
+    # report and results
+    "claims": ("claim:s | statement:s paper_value:s value:f? low:f? high:f? verdict:s reason:s"),
+    "provenance": "key:s | value:s",
+}
+
+SQL_TYPES = {"s": "VARCHAR", "i": "BIGINT", "f": "DOUBLE", "b": "BOOLEAN"}
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: `kind` is a key of `SQL_TYPES`."""
+
+    name: str
+    kind: str
+    nullable: bool
+
+
+@dataclass(frozen=True)
+class Table:
+    """One result table; its first `keys` columns identify a row."""
+
+    name: str
+    columns: tuple[Column, ...]
+    keys: int
+
+    @property
+    def key_names(self) -> tuple[str, ...]:
+        """Names of the key columns."""
+        return tuple(column.name for column in self.columns[: self.keys])
+
+
+def _column(text: str) -> Column:
+    name, kind = text.split(":")
+    return Column(name, kind[0], kind.endswith("?"))
+
+
+def _table(name: str, text: str) -> Table:
+    keys, others = (part.split() for part in text.split("|"))
+    return Table(name, tuple(_column(part) for part in keys + others), len(keys))
+
+
+TABLES = {name: _table(name, text) for name, text in _TABLES.items()}
