@@ -44,7 +44,7 @@ _TABLES = {
     "tpp": "sparsity:i arch:s | tpp:f low:f? high:f?",
     "calibration": "metric:s | b:f a:f alpha:f tau:f direction:i r2:f n:i",
     "residuals": "run:s horizon:i metric:s | residual:f",
-    # mechanism: layers are 0-based physical layers; visits are 0-based, a visit >= 1 is compared with visit 0;
+    # mechanism: layers are 0-based physical layers; visits are 0-based, later ones are compared with visit 0;
     # low and high are the 2.5% and 97.5% points of a bootstrap over documents
     "diagnostics": (
         "run:s diagnostic:s | value:f low:f? high:f? reference:f? reference_low:f? reference_high:f? "
@@ -61,8 +61,8 @@ _TABLES = {
     "update_cosine": ("run:s i:i j:i | layer_i:i visit_i:i layer_j:i visit_j:i cosine:f low:f? high:f?"),
     "visit_cosine": "run:s layer:i visit:i stage:s | cosine:f low:f? high:f?",
     "token_overlap": (
-        "run:s layer:i visit:i head:i kind:s | value:f low:f? high:f? control:f? control_low:f? control_high:f? "
-        "chance:f?"
+        "run:s layer:i visit:i head:i kind:s | value:f low:f? high:f? control:f? control_low:f? "
+        "control_high:f? chance:f?"
     ),
     "sink": "run:s layer:i visit:i head:i | mass:f low:f? high:f?",
     "dyck_heads": "run:s layer:i head:i | delta:f low:f? high:f? perplexity:f selected:b",

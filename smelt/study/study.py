@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import yaml
 
 from smelt.errors import SmeltError
 from smelt.files import ROOT
+from smelt.schema import check_schema
 
 SCHEMA = ROOT / "workflow" / "schemas" / "study.schema.yaml"
 
@@ -167,7 +166,7 @@ def load_study(name: str | Path) -> Study:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise SmeltError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
-    _check_schema(path, raw)
+    check_schema(str(path), raw, SCHEMA)
     if raw["name"] != path.stem:
         raise SmeltError(f"{path}: name is {raw['name']!r}; it must equal the file's name, {path.stem!r}")
     try:
@@ -176,31 +175,6 @@ def load_study(name: str | Path) -> Study:
     except SmeltError as error:
         raise SmeltError(f"{path}: {error}") from None
     return study
-
-
-@functools.cache
-def _validator() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(yaml.safe_load(SCHEMA.read_text(encoding="utf-8")))
-
-
-def _check_schema(path: Path, raw: Any) -> None:
-    raw = _string_keys(raw)
-    error = jsonschema.exceptions.best_match(_validator().iter_errors(raw))
-    if error is None:
-        return
-    where = ".".join(str(part) for part in error.absolute_path) or "the study"
-    if error.validator == "additionalProperties":
-        allowed = ", ".join(sorted(error.schema.get("properties", {})))
-        raise SmeltError(f"{path}: {where}: {error.message}; allowed: {allowed}")
-    raise SmeltError(f"{path}: {where}: {error.message}")
-
-
-def _string_keys(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _string_keys(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_string_keys(item) for item in value]
-    return value
 
 
 def _tuples(section: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,46 @@
+# `make reproduce` and `make test` install all that they need into .venv first.
+PYTHON ?= python3
+STUDY ?= nano
+CORES ?= all
+SEEDS ?=
+BIN := .venv/bin
+export PYTHONNOUSERSITE := 1
+
+.PHONY: setup reproduce plan test lint bench gpu-check lock clean
+
+setup: .venv/.installed
+
+.venv/.installed: requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: $(PYTHON) is older than Python 3.11; name another with PYTHON=/path/to/python3" >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --requirement requirements.lock
+	touch $@
+
+reproduce: setup
+	$(BIN)/snakemake --cores $(CORES) --config study=$(STUDY) $(if $(SEEDS),seeds=$(SEEDS))
+
+plan: setup
+	$(BIN)/python -m smelt.budget plan --study $(STUDY)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/snakefmt --check Snakefile workflow
+	$(BIN)/snakemake --lint --config study=smoke
+
+test: lint
+	$(BIN)/python -m pytest -n 2 tests
+
+bench: setup
+	$(BIN)/python -m bench.train_step
+
+gpu-check: setup
+	$(BIN)/python -m bench.gpu_check
+
+# Renews the lock from pyproject.toml; review the difference before committing it.
+lock:
+	$(PYTHON) -m smelt.lock pyproject.toml requirements.lock
+
+clean:
+	rm -rf .venv results .snakemake

@@ -1,0 +1,84 @@
+"""A copy of the project in a temporary folder, and the real snakemake in it."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from smelt.files import ROOT
+
+SKIP = shutil.ignore_patterns(
+    ".git", ".venv", "results", ".snakemake", "cache", "__pycache__", "*.egg-info", ".*_cache"
+)
+
+
+@dataclass
+class Project:
+    """A working copy; `snakemake` runs there and shares this checkout's download cache."""
+
+    folder: Path
+    environment: dict = field(default_factory=dict)
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "snakemake", *arguments]
+
+    def environ(self) -> dict[str, str]:
+        return {**os.environ, "OMP_NUM_THREADS": "1", **self.environment}
+
+    def snakemake(self, *arguments: str, study: str = "smoke", **config: str) -> subprocess.CompletedProcess:
+        settings = [f"{key}={value}" for key, value in {"study": study, **config}.items()]
+        return subprocess.run(
+            self.command("--cores", "2", *arguments, "--config", *settings),
+            cwd=self.folder,
+            env=self.environ(),
+            capture_output=True,
+            text=True,
+            timeout=1500,
+        )
+
+    def planned(self, study: str = "smoke") -> set[str]:
+        """Return the jobs that a dry run announces, as `rule` or `rule:wildcard`; targets left out."""
+        result = self.snakemake("--dry-run", study=study)
+        assert result.returncode == 0, result.stdout + result.stderr
+        jobs, rule = set(), None
+        for line in result.stdout.splitlines() + [""]:
+            if match := re.match(r"(?:local)?rule (\w+):", line):
+                rule, name = match.group(1), match.group(1)
+            elif rule and (match := re.match(r"    wildcards: \w+=(\S+)", line)):
+                name = f"{rule}:{match.group(1)}"
+            elif rule and not line:
+                jobs.add(name)
+                rule = None
+        targets = {"all", "corpus", "budget", "train", "evaluate", "mechanism", "laws", "tables", "report"}
+        return jobs - targets
+
+
+def copy_project(folder: Path) -> Project:
+    shutil.copytree(ROOT, folder, ignore=SKIP, symlinks=True)
+    cache = ROOT / "data" / "cache"
+    cache.mkdir(parents=True, exist_ok=True)
+    (folder / "data" / "cache").symlink_to(cache)
+    return Project(folder)
+
+
+@pytest.fixture(scope="session")
+def smoke(tmp_path_factory) -> Project:
+    """The smoke study, run to the end by the real snakemake; read-only for the tests."""
+    project = copy_project(tmp_path_factory.mktemp("smoke") / "project")
+    result = project.snakemake()
+    assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-8000:]
+    return project
+
+
+@pytest.fixture
+def edited(smoke, tmp_path) -> Project:
+    """A private copy of the finished smoke study, to edit and to dry-run in."""
+    folder = tmp_path / "project"
+    # Times of change are what Snakemake compares, so they are kept.
+    subprocess.run(["cp", "-a", str(smoke.folder), str(folder)], check=True)
+    return Project(folder)

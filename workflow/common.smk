@@ -1,0 +1,61 @@
+# The study behind the workflow: its runs, paths, code fingerprints, devices, progress and lock.
+import os
+import sys
+
+os.environ["PYTHONPATH"] = workflow.basedir
+sys.path.insert(0, workflow.basedir)
+
+from smelt.budget import resolve_run
+from smelt.devices import visible_devices
+from smelt.errors import SmeltError
+from smelt.workflow import (
+    ProgressLine,
+    StudyLock,
+    check_config,
+    code_fingerprint,
+    settings_hash,
+)
+from smelt.study import load_study, run_points
+
+PYTHON = sys.executable
+
+try:
+    check_config(config)
+    STUDY = load_study(config["study"])
+    STUDY_FILE = config["study"]
+    POINTS = run_points(STUDY, config.get("seeds"))
+    GPUS = len(visible_devices())
+except SmeltError as error:
+    raise WorkflowError(str(error))
+
+SEEDS = config.get("seeds", STUDY.seeds)
+RESULTS = f"{config['results']}/{STUDY.name}"
+CACHE = config["cache"]
+RUNS = list(POINTS)
+GRID_RUNS = [run for run, point in POINTS.items() if point.group == "grid"]
+
+# Without a limit Snakemake would start every GPU job at once; the jobs then lease one device each.
+workflow.global_resources.setdefault("gpu", GPUS)
+
+
+wildcard_constraints:
+    run=r"[A-Za-z0-9.]+-s\d+-[a-z0-9-]+",
+    notebook=r"\d\d_[a-z_]+",
+
+
+def spec_hash(wildcards):
+    """Return the hash of all that determines a run; the only thing that retrains it."""
+    try:
+        return resolve_run(STUDY, wildcards.run).spec_hash
+    except SmeltError as error:
+        raise WorkflowError(f"{config['study']}: {error}")
+
+
+def of_runs(pattern, runs):
+    """Return `pattern` below the results folder for each of `runs`."""
+    return expand(f"{RESULTS}/{pattern}", run=runs)
+
+
+onstart:
+    StudyLock(RESULTS).acquire()
+    ProgressLine(STUDY, list(POINTS.values()), RESULTS).start()
