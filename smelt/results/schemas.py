@@ -38,8 +38,9 @@ _TABLES = {
     "validation": ("run:s horizon:i source:s category:s length_bucket:i | tokens:i loss_sum:f documents:i"),
     "task_scores": ("run:s horizon:i task:s shots:i seed:i metric:s | category:s value:f n:i chance:f"),
     # laws
-    "law_fits": ("arch:s subset:s | E:f A:f K:f a:f b:f c:f rmse:f n:i converged:b note:s"),
-    "law_draws": "arch:s draw:i | E:f A:f K:f a:f b:f c:f degenerate:b",
+    # SQL knows no upper and lower case: beside A the exponents a, b, c need longer names
+    "law_fits": ("arch:s subset:s | E:f A:f K:f exp_a:f exp_b:f exp_c:f rmse:f n:i converged:b note:s"),
+    "law_draws": "arch:s draw:i | E:f A:f K:f exp_a:f exp_b:f exp_c:f degenerate:b",
     "ce_gain": "budget:f sparsity:i subset:s | gain:f low:f? high:f? extrapolated:b",
     "tpp": "sparsity:i arch:s | tpp:f low:f? high:f?",
     "calibration": "metric:s | b:f a:f alpha:f tau:f direction:i r2:f n:i",
