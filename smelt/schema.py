@@ -18,7 +18,7 @@ def _validator(schema: Path) -> jsonschema.Draft202012Validator:
 
 
 def check_schema(source: str, value: Any, schema: Path) -> None:
-    """Raise a SmeltError naming `source`, the field, its value and what is allowed, unless `value` is valid."""
+    """Raise a SmeltError naming `source`, the field, its value and what is allowed if `value` is invalid."""
     error = jsonschema.exceptions.best_match(_validator(schema).iter_errors(_string_keys(value)))
     if error is None:
         return

@@ -84,7 +84,7 @@ class StudyLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise SmeltError(
-                f"another snakemake is working on {self.path.parent}; wait for it, or name another results folder"
+                f"another snakemake is working on {self.path.parent}; wait for it or name another folder"
             ) from None
 
 
