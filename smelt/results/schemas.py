@@ -39,12 +39,25 @@ _TABLES = {
     "task_scores": ("run:s horizon:i task:s shots:i seed:i metric:s | category:s value:f n:i chance:f"),
     # laws
     # SQL knows no upper and lower case: beside A the exponents a, b, c need longer names
-    "law_fits": ("arch:s subset:s | E:f A:f K:f exp_a:f exp_b:f exp_c:f rmse:f n:i converged:b note:s"),
+    "law_fits": (
+        "arch:s subset:s | E:f? A:f? K:f? exp_a:f? exp_b:f? exp_c:f? rmse:f? n:i condition:f? converged:b note:s"
+    ),
     "law_draws": "arch:s draw:i | E:f A:f K:f exp_a:f exp_b:f exp_c:f degenerate:b",
-    "ce_gain": "budget:f sparsity:i subset:s | gain:f low:f? high:f? extrapolated:b",
-    "tpp": "sparsity:i arch:s | tpp:f low:f? high:f?",
+    # low and high: 95% percentile interval of the cell bootstrap; the calibrated one covers 95% in simulation
+    "ce_gain": (
+        "budget:f sparsity:i subset:s | gain:f low:f? high:f? low_calibrated:f? high_calibrated:f? "
+        "extrapolated:b note:s"
+    ),
+    "tpp": (
+        "sparsity:i arch:s | budget:f tpp:f low:f? high:f? low_calibrated:f? high_calibrated:f? note:s"
+    ),
     "calibration": "metric:s | b:f a:f alpha:f tau:f direction:i r2:f n:i",
     "residuals": "run:s horizon:i metric:s | residual:f",
+    # one row a compared quantity, named `analysis` or `analysis:part`
+    "law_contrasts": (
+        "contrast:s | value:f? low:f? high:f? low_calibrated:f? high_calibrated:f? unit:s n:i note:s"
+    ),
+    "law_notes": "analysis:s | ok:b reason:s",
     # mechanism: layers are 0-based physical layers; visits are 0-based, later ones are compared with visit 0;
     # low and high are the 2.5% and 97.5% points of a bootstrap over documents
     "diagnostics": (
