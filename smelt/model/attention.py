@@ -1,0 +1,89 @@
+"""Grouped-query attention with rotary embedding and optional normalisation of queries and keys.
+
+Shapes: b rows, t tokens, s keys, h query heads, g key and value heads, d head size.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.attention.flex_attention import BlockMask, flex_attention
+
+from smelt.model.config import NORM_EPS, ModelConfig
+from smelt.model.context import Context, Mask, rotary_factors
+
+
+class Attention(nn.Module):
+    """Attention of one layer, in three public steps so that each can be looked at."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        sizes = config.geometry
+        self.head_dim, self.rope_base = sizes.head_dim, config.rope_base
+        query, key = sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim
+        self.q = nn.Linear(sizes.hidden, query, bias=False)
+        self.k = nn.Linear(sizes.hidden, key, bias=False)
+        self.v = nn.Linear(sizes.hidden, key, bias=False)
+        self.o = nn.Linear(query, sizes.hidden, bias=False)
+        if config.qk_norm:
+            self.q_norm = nn.RMSNorm(sizes.head_dim, eps=NORM_EPS)
+            self.k_norm = nn.RMSNorm(sizes.head_dim, eps=NORM_EPS)
+        else:
+            self.q_norm = self.k_norm = None
+
+    def qkv(
+        self, x_btd: Tensor, positions_bt: Tensor, rotation: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return rotated queries `[b, t, h, d]`, rotated keys and values `[b, t, g, d]`.
+
+        `rotation` is `rotary_factors` of the positions, where the caller has it already.
+        """
+        if rotation is None:
+            rotation = rotary_factors(positions_bt, self.head_dim, self.rope_base)
+        q_bthd, k_btgd, v_btgd = (
+            layer(x_btd).unflatten(-1, (-1, self.head_dim)) for layer in (self.q, self.k, self.v)
+        )
+        if self.q_norm is not None:
+            q_bthd, k_btgd = self.q_norm(q_bthd), self.k_norm(k_btgd)
+        return rotate(q_bthd, rotation), rotate(k_btgd, rotation), v_btgd
+
+    def attend(self, q_bthd: Tensor, k_bsgd: Tensor, v_bsgd: Tensor, mask: Mask) -> Tensor:
+        """Return the attention-weighted values of each head, `[b, t, h, d]`."""
+        q_bhtd, k_bgsd, v_bgsd = (x.transpose(1, 2) for x in (q_bthd, k_bsgd, v_bsgd))
+        grouped = q_bhtd.shape[1] != k_bgsd.shape[1]
+        if isinstance(mask, BlockMask):
+            flex = _compiled_flex() if q_bhtd.is_cuda else flex_attention
+            pv_bhtd = flex(q_bhtd, k_bgsd, v_bgsd, block_mask=mask, enable_gqa=grouped)
+        else:
+            pv_bhtd = F.scaled_dot_product_attention(
+                q_bhtd, k_bgsd, v_bgsd, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped
+            )
+        return pv_bhtd.transpose(1, 2)
+
+    def write(self, pv_bthd: Tensor) -> Tensor:
+        """Return what the heads write to the residual stream, `[b, t, hidden]`, before the loop's factor."""
+        return self.o(pv_bthd.flatten(2))
+
+    def forward(self, x_btd: Tensor, context: Context) -> Tensor:
+        """Return the write of the normed input `[b, t, hidden]`."""
+        q_bthd, k_bsgd, v_bsgd = self.qkv(x_btd, context.positions_bt, context.rotation)
+        if context.slot is not None:
+            start = context.cache.length - x_btd.shape[1]
+            k_bsgd, v_bsgd = context.slot.extend(start, k_bsgd, v_bsgd)
+        return self.write(self.attend(q_bthd, k_bsgd, v_bsgd, context.mask))
+
+
+def rotate(x_bthd: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
+    """Turn each pair (i, i + d/2) of a head by its angle (Su et al. 2021), paired as HF transformers does."""
+    cos, sin = (factor.to(x_bthd.dtype) for factor in rotation)
+    first, second = x_bthd.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
+@functools.cache
+def _compiled_flex():
+    # Uncompiled, flex attention materialises every score.
+    return torch.compile(flex_attention, dynamic=False)
