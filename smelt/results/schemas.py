@@ -19,7 +19,9 @@ _TABLES = {
     "pairs": "run:s | cell:s baseline:s flops_ratio:f params_ratio:f kv_ratio:f source:s",
     "ablation_points": "ablation:s sparsity:i arch:s value:i | run:s",
     "power": "cell:s horizon:i | flops:f tokens:f gap_predicted:f in_window:b",
-    "published_configs": ("scale:s sparsity:i arch:s column:s | printed:f ours:f? difference:f?"),
+    "published_configs": (
+        "scale:s sparsity:i arch:s column:s | printed:f? ours:f? difference:f? matches:b? solver:f?"
+    ),
     # corpus
     "corpus_sources": (
         "source:s | category:s licence:s documents:i train_tokens:i validation_tokens:i bytes:i bytes_per_token:f "
@@ -28,15 +30,19 @@ _TABLES = {
     # train
     "train_log": (
         "run:s phase:s horizon:i step:i | tokens:i flops:f loss:f lr:f grad_norm:f balance_loss:f "
-        "load_min:f load_max:f tokens_per_s:f"
+        "load_min:f load_max:f tokens_per_s:f mfu:f?"
     ),
-    "throughput": "run:s phase:s | tokens_per_s:f mfu:f? device:s seconds:f",
+    "throughput": "run:s phase:s | tokens_per_s:f mfu:f? peak_flops:f? device:s seconds:f",
     # evaluate
     "endpoints": (
         "run:s horizon:i | tokens:i flops:f val_loss:f suite:s core:f? completion:f? mmlu:f? baseline_version:s?"
     ),
     "validation": ("run:s horizon:i source:s category:s length_bucket:i | tokens:i loss_sum:f documents:i"),
-    "task_scores": ("run:s horizon:i task:s shots:i seed:i metric:s | category:s value:f n:i chance:f"),
+    "task_scores": "run:s horizon:i task:s shots:i seed:i metric:s | category:s value:f n:i chance:f?",
+    "items": (
+        "run:s horizon:i task:s shots:i seed:i item:i option:i | part:s gold:b nll:f tokens:i bytes:i greedy:b "
+        "truncated:b"
+    ),
     # laws
     # SQL knows no upper and lower case: beside A the exponents a, b, c need longer names
     "law_fits": (
@@ -48,9 +54,7 @@ _TABLES = {
         "budget:f sparsity:i subset:s | gain:f low:f? high:f? low_calibrated:f? high_calibrated:f? "
         "extrapolated:b note:s"
     ),
-    "tpp": (
-        "sparsity:i arch:s | budget:f tpp:f low:f? high:f? low_calibrated:f? high_calibrated:f? note:s"
-    ),
+    "tpp": ("sparsity:i arch:s | budget:f tpp:f low:f? high:f? low_calibrated:f? high_calibrated:f? note:s"),
     "calibration": "metric:s | b:f a:f alpha:f tau:f direction:i r2:f n:i",
     "residuals": "run:s horizon:i metric:s | residual:f",
     # one row a compared quantity, named `analysis` or `analysis:part`

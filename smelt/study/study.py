@@ -93,7 +93,12 @@ class TrainingSpec:
 
 @dataclass(frozen=True)
 class EvaluationSpec:
-    """Validation tokens and in-context tasks scored at every endpoint."""
+    """Validation tokens and in-context tasks scored at every endpoint.
+
+    `items` is the most items of a task, `seeds` how many choices of demonstrations. The numbers of
+    demonstrations in `shots` (and `long_shots`, for the tasks of figure 11c) are added to each task's own
+    at the last horizon or, with `shot_horizons: all`, at every one.
+    """
 
     suite: str
     validation_tokens: int
@@ -101,6 +106,8 @@ class EvaluationSpec:
     seeds: int
     folder: str | None = None
     shots: tuple[int, ...] = ()
+    long_shots: tuple[int, ...] = ()
+    shot_horizons: str = "last"
     tasks: tuple[str, ...] = ()
     max_length: int | None = None
 
