@@ -1,8 +1,9 @@
 """What one model costs: parameters, training FLOPs per token, KV cache per token, sparsity.
 
 The accounting is that of section 3: SwiGLU experts, a linear router, RMSNorm, no biases. Only the layers
-count. The embedding, the output head and the final norm in front of it are the same for every member of
-a pair up to the width and belong to the vocabulary's end; they are left out of all three budgets.
+count: the embedding, the output head and the final norm in front of it belong to the vocabulary's end and
+are left out of all three budgets. So are the query and key norms (2 d_h elements a layer, where a study has
+them): the paper does not say whether it uses them, and they change no printed digit.
 """
 
 from __future__ import annotations
@@ -55,16 +56,12 @@ def attention_params(geometry: Geometry) -> int:
     return 2 * geometry.hidden * (geometry.heads + geometry.kv_heads) * geometry.head_dim
 
 
-def parameters(geometry: Geometry, qk_norm: bool) -> Parameters:
-    """Count the physical layers, each once (section 3).
-
-    With `qk_norm` a layer has two more RMSNorm weights of head_dim elements; the paper does not say
-    whether it uses them, and they change no printed digit.
-    """
+def parameters(geometry: Geometry) -> Parameters:
+    """Count the physical layers, each once (section 3)."""
     attention = attention_params(geometry)
     expert = 3 * geometry.hidden * geometry.expert_dim
     router = geometry.hidden * geometry.experts
-    norms = 2 * geometry.hidden + (2 * geometry.head_dim if qk_norm else 0)
+    norms = 2 * geometry.hidden
     layers = geometry.layers
     return Parameters(
         attention=layers * attention,
@@ -102,11 +99,9 @@ def kv_elements(geometry: Geometry) -> int:
     return 2 * geometry.effective_layers * geometry.kv_heads * geometry.head_dim
 
 
-def budget(geometry: Geometry, attended: float, qk_norm: bool) -> Budget:
+def budget(geometry: Geometry, attended: float) -> Budget:
     """Return the three budgets of a model."""
-    return Budget(
-        flops_per_token(geometry, attended), parameters(geometry, qk_norm).total, kv_elements(geometry)
-    )
+    return Budget(flops_per_token(geometry, attended), parameters(geometry).total, kv_elements(geometry))
 
 
 def sparsity(model: Budget, control: Budget) -> float:

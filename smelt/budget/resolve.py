@@ -76,7 +76,7 @@ def explicit_geometry(study: Study, point: RunPoint) -> Geometry | None:
 def matched(study: Study, point: RunPoint) -> Match:
     """Return the solver's sizes for a run that has a Baseline."""
     baseline = baseline_geometry(study, point.scale, study.sparsities[point.sparsity])
-    return match(baseline, recipe(study, point), study.corpus.attended_context, study.model.qk_norm)
+    return match(baseline, recipe(study, point), study.corpus.attended_context)
 
 
 def recipe(study: Study, point: RunPoint) -> Recipe:

@@ -85,28 +85,27 @@ class Match:
 
 
 @functools.cache
-def match(baseline: Geometry, recipe: Recipe, attended: float, qk_norm: bool) -> Match:
+def match(baseline: Geometry, recipe: Recipe, attended: float) -> Match:
     """Return the sizes for `recipe` that hold the three budgets of `baseline`.
 
     Args:
         baseline: the unlooped model whose budgets are to be met.
         recipe: depth, loop, alignment and preference.
         attended: mean attended context in tokens, for the FLOPs.
-        qk_norm: whether the layers carry query and key norms.
 
     Raises:
         SmeltError: the recipe is impossible, or no sizes come within `REFUSED` of every budget; the message
             names the budget that binds.
     """
     frame = _frame(baseline, recipe)
-    target = budget(baseline, attended, qk_norm)
-    sizes = _candidates(baseline, recipe, target, attended, qk_norm)
-    ratios = _ratios(sizes, frame, target, attended, qk_norm)
+    target = budget(baseline, attended)
+    sizes = _candidates(baseline, recipe, target, attended)
+    ratios = _ratios(sizes, frame, target, attended)
     cost = _preference(sizes, baseline, recipe) + _mismatch_cost(ratios)
     keys = [sizes[name] for name in ("hidden", "kv_heads", "head_dim", "heads", "expert_dim", "experts")]
     best = int(np.lexsort((*keys, np.round(cost, 12)))[0])
     geometry = replace(frame, **{name: int(values[best]) for name, values in sizes.items()})
-    found = Match(geometry, *budget(geometry, attended, qk_norm).ratios(target))
+    found = Match(geometry, *budget(geometry, attended).ratios(target))
     worst = max(found.mismatch, key=lambda name: abs(found.mismatch[name]))
     if abs(found.mismatch[worst]) > REFUSED:
         raise SmeltError(_refusal(found, worst, recipe))
@@ -148,9 +147,7 @@ def _kv_choices(baseline: Geometry, recipe: Recipe, target_kv: int) -> tuple[np.
     return kv_heads[keep], head_dims[keep]
 
 
-def _candidates(
-    baseline: Geometry, recipe: Recipe, target: Budget, attended: float, qk_norm: bool
-) -> dict[str, np.ndarray]:
+def _candidates(baseline: Geometry, recipe: Recipe, target: Budget, attended: float) -> dict[str, np.ndarray]:
     """Return columns of sizes, one row a candidate."""
     kv_heads, head_dims = _kv_choices(baseline, recipe, target.kv)
     query = baseline.heads * baseline.head_dim
@@ -166,7 +163,7 @@ def _candidates(
     widths = 2.0 * (heads + kv) * dim
     per_execution = target.flops / recipe.effective_layers
     p = (per_execution - 12.0 * heads * dim * attended) / (6.0 * hidden) - widths
-    m = (target.params / recipe.layers - (2.0 * dim if qk_norm else 0.0)) / hidden - widths - 2.0
+    m = target.params / recipe.layers / hidden - widths - 2.0
     if recipe.expert_geometry is not None:
         experts, expert_dim = (np.full_like(hidden, value) for value in recipe.expert_geometry)
     else:
@@ -203,16 +200,15 @@ def _experts(
 
 
 def _ratios(
-    sizes: dict[str, np.ndarray], frame: Geometry, target: Budget, attended: float, qk_norm: bool
+    sizes: dict[str, np.ndarray], frame: Geometry, target: Budget, attended: float
 ) -> dict[str, np.ndarray]:
     """Count the three budgets of every candidate, relative to the target; as in `accounting`."""
     hidden, dim = sizes["hidden"].astype(float), sizes["head_dim"]
     query, kv = sizes["heads"] * dim, sizes["kv_heads"] * dim
     attention = 2.0 * hidden * (query + kv)
     expert, router = 3.0 * hidden * sizes["expert_dim"], hidden * sizes["experts"]
-    norms = 2.0 * hidden + (2.0 * dim if qk_norm else 0.0)
     flops = 6.0 * (attention + frame.top_k * expert + router) + 12.0 * query * attended
-    params = attention + sizes["experts"] * expert + router + norms
+    params = attention + sizes["experts"] * expert + router + 2.0 * hidden
     return {
         "flops": frame.effective_layers * flops / target.flops,
         "params": frame.layers * params / target.params,
@@ -254,7 +250,7 @@ def _mismatch_cost(ratios: dict[str, np.ndarray]) -> np.ndarray:
 def _refusal(found: Match, worst: str, recipe: Recipe) -> str:
     words = {"flops": "FLOPs per token", "params": "parameters", "kv": "KV cache per token"}
     return (
-        f"no sizes aligned to {recipe.align} give {recipe.layers} layers with a span of {recipe.length} executed "
-        f"{recipe.count} times the Baseline's budgets: {words[worst]} stay {found.mismatch[worst]:+.1%} away; "
-        "fewer visits, a shorter span or a larger Baseline would work"
+        f"no sizes aligned to {recipe.align} give {recipe.layers} layers with a span of {recipe.length} "
+        f"executed {recipe.count} times the Baseline's budgets: {words[worst]} stay "
+        f"{found.mismatch[worst]:+.1%} away; fewer visits, a shorter span or a larger Baseline would work"
     )

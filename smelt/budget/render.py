@@ -1,0 +1,117 @@
+"""The plan as text for a terminal and as CSV."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from smelt.budget.solver import GOALS
+from smelt.files import atomic_path
+
+_UNITS = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def quantity(value: float) -> str:
+    """Return a number with three digits and a decimal prefix."""
+    for size, letter in _UNITS:
+        if abs(value) >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def plan_text(plan: dict[str, Any], spread: dict[tuple[str, int], float]) -> str:
+    """Return the plan for a terminal; `spread` is the loss spread between seeds by (cell, horizon)."""
+    parts = [_head(plan), _runs(plan["runs"]), _totals(plan), _pairs(plan), _power(plan, spread)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(header: list[str], rows: list[list[str]]) -> str:
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    lines = [
+        "  ".join(cell.ljust(width) if i == 0 else cell.rjust(width)
+                  for i, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+        for row in [header, *rows]
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _head(plan: dict[str, Any]) -> str:
+    assumed = plan["assumptions"]
+    return (
+        f"Plan of study {plan['study']}: {plan['totals']['runs']} runs on {assumed['name']}, "
+        f"{quantity(assumed['peak'])}FLOP/s at {assumed['mfu']:.0%} MFU (assumed), "
+        f"{assumed['memory'] / 1e9:.0f} GB.\nFLOPs count the executed layers at a mean attended context of "
+        f"{assumed['attended_context']:g} tokens; hours count the output head too. Memory is "
+        f"{assumed['state_bytes_per_parameter']} bytes a parameter and the activations of "
+        f"{assumed['micro_tokens']} tokens."
+    )
+
+
+def _runs(runs: list[dict[str, Any]]) -> str:
+    header = ["run", "H", "L", "L_eff", "heads", "kv", "E", "I", "active", "total", "F/token", "tokens",
+              "FLOPs", "hours", "devices", "GB each", "disk GB"]  # fmt: skip
+    rows = [
+        [
+            run["run"],
+            *(str(run[name]) for name in ("hidden", "layers", "effective_layers")),
+            f"{run['heads']}x{run['head_dim']}",
+            *(str(run[name]) for name in ("kv_heads", "experts", "expert_dim")),
+            *(quantity(run[name])
+              for name in ("params_active", "params_total", "flops_per_token", "tokens", "flops")),
+            f"{run['device_hours']:.3g}",
+            f"{run['devices']} {run['strategy']}",
+            f"{run['memory_gb']:.3g}",
+            f"{run['endpoints_gb']:.3g}",
+        ]
+        for run in runs
+    ]  # fmt: skip
+    return _table(header, rows)
+
+
+def _totals(plan: dict[str, Any]) -> str:
+    totals, name = plan["totals"], plan["assumptions"]["name"]
+    return (
+        f"Sum: {quantity(totals['tokens'])} tokens, {totals['flops']:.3e} FLOPs in layers and "
+        f"{totals['head_flops']:.3e} in output heads, {totals['device_hours']:,.3g} {name} hours; disk "
+        f"{totals['disk_gb']:,.3g} GB (endpoints {totals['endpoints_gb']:,.3g}, largest run's checkpoints "
+        f"{totals['resume_gb']:,.3g}, token shards {totals['corpus_gb']:,.3g})."
+    )
+
+
+def _pairs(plan: dict[str, Any]) -> str:
+    rows = []
+    for pair in plan["pairs"]:
+        mismatch = {name: pair[f"{name}_ratio"] - 1 for name in GOALS}
+        missed = [name for name, value in mismatch.items() if abs(value) > GOALS[name]]
+        rows.append(
+            [pair["run"], *(f"{mismatch[name]:+.2%}" for name in GOALS), pair["source"], " ".join(missed)]
+        )
+    goals = ", ".join(f"{name} {goal:.1%}" for name, goal in GOALS.items())
+    return f"Mismatch against the Baseline (goals: {goals})\n" + _table(
+        ["run", *GOALS, "source", "misses"], rows
+    )
+
+
+def _power(plan: dict[str, Any], spread: dict[tuple[str, int], float]) -> str:
+    rows = []
+    for row in plan["power"]:
+        known = spread.get((row["cell"], row["horizon"]))
+        rows.append([
+            row["cell"], str(row["horizon"]), quantity(row["tokens"]), f"{row['flops']:.2e}",
+            f"{row['gap_predicted']:+.4f}", "inside" if row["in_window"] else "EXTRAPOLATED",
+            "unknown" if known is None else f"{known:.4f}",
+        ])  # fmt: skip
+    return (
+        "Loss gap, SMELT minus Baseline in nats per token, that the paper's law (table 6) expects. The law was\n"
+        "fitted on S 85-97% and 1.3e19 to 2.2e21 FLOPs; outside that window the number is an extrapolation.\n"
+        + _table(["cell", "horizon", "tokens", "FLOPs", "gap", "window", "seed spread"], rows)
+    )
+
+
+def write_csv(path: Path, runs: list[dict[str, Any]]) -> None:
+    """Write the plan's runs as CSV, atomically."""
+    with atomic_path(path) as temporary, open(temporary, "w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, list(runs[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(runs)
