@@ -30,7 +30,8 @@ lint: setup
 	$(BIN)/snakemake --lint --config study=smoke
 
 test: lint
-	$(BIN)/python -m pytest -n 2 tests
+	$(BIN)/python -m pytest -n 2 -m 'not workflow' tests
+	$(BIN)/python -m pytest -m workflow tests
 
 bench: setup
 	$(BIN)/python -m bench.train_step
@@ -40,7 +41,7 @@ gpu-check: setup
 
 # Renews the lock from pyproject.toml; review the difference before committing it.
 lock:
-	$(PYTHON) -m smelt.lock pyproject.toml requirements.lock
+	$(PYTHON) workflow/scripts/lock.py
 
 clean:
 	rm -rf .venv results .snakemake

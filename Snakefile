@@ -44,3 +44,5 @@ rule all:
         rules.laws.input,
         rules.tables.input,
         rules.report.input,
+    message:
+        f"Study {STUDY.name} complete: open {RESULTS}/report/index.html"

@@ -21,12 +21,16 @@ from smelt.files import ROOT, read_json, sha256_json
 from smelt.schema import check_schema
 from smelt.study import RunPoint, Study
 
-EXIT_LOCKED = 3
-
 
 def check_config(config: Mapping[str, Any]) -> None:
     """Raise a SmeltError where the workflow's configuration has a wrong field."""
     check_schema("the workflow's configuration", dict(config), ROOT / "workflow/schemas/config.schema.yaml")
+
+
+def use_own_interpreter() -> None:
+    """Let jobs run the interpreter and the code of this workflow, whatever is activated or installed."""
+    os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
+    os.environ["PYTHONPATH"] = str(ROOT)
 
 
 def settings_hash(study: Study, section: str) -> str:

@@ -2,11 +2,10 @@
 import os
 import sys
 
-os.environ["PYTHONPATH"] = workflow.basedir
 sys.path.insert(0, workflow.basedir)
 
 from smelt.budget import resolve_run
-from smelt.devices import visible_devices
+from smelt.devices import visible
 from smelt.errors import SmeltError
 from smelt.workflow import (
     ProgressLine,
@@ -15,16 +14,14 @@ from smelt.workflow import (
     code_fingerprint,
     settings_hash,
 )
-from smelt.study import load_study, run_points
-
-PYTHON = sys.executable
+from smelt.study import load_study, run_points, study_path
 
 try:
     check_config(config)
     STUDY = load_study(config["study"])
-    STUDY_FILE = config["study"]
+    STUDY_FILE = os.path.relpath(study_path(config["study"]))
     POINTS = run_points(STUDY, config.get("seeds"))
-    GPUS = len(visible_devices())
+    GPUS = len(visible())
 except SmeltError as error:
     raise WorkflowError(str(error))
 

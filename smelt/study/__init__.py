@@ -2,7 +2,7 @@
 
 from smelt.study.geometry import Execution, Geometry
 from smelt.study.runs import RunPoint, RunSpec, ablation_points, run_points
-from smelt.study.study import Study, load_study
+from smelt.study.study import Study, load_study, study_path
 
 __all__ = [
     "Execution",
@@ -13,4 +13,5 @@ __all__ = [
     "ablation_points",
     "load_study",
     "run_points",
+    "study_path",
 ]

@@ -1,7 +1,6 @@
 """A copy of the project in a temporary folder, and the real snakemake in it."""
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -42,20 +41,25 @@ class Project:
         )
 
     def planned(self, study: str = "smoke") -> set[str]:
-        """Return the jobs that a dry run announces, as `rule` or `rule:wildcard`; targets left out."""
-        result = self.snakemake("--dry-run", study=study)
+        """Return the jobs that are due, as `rule` or `rule:wildcard`, from Snakemake's own summary."""
+        result = subprocess.run(
+            self.command("--summary", "--config", f"study={study}"),
+            cwd=self.folder,
+            env=self.environ(),
+            capture_output=True,
+            text=True,
+        )
         assert result.returncode == 0, result.stdout + result.stderr
-        jobs, rule = set(), None
-        for line in result.stdout.splitlines() + [""]:
-            if match := re.match(r"(?:local)?rule (\w+):", line):
-                rule, name = match.group(1), match.group(1)
-            elif rule and (match := re.match(r"    wildcards: \w+=(\S+)", line)):
-                name = f"{rule}:{match.group(1)}"
-            elif rule and not line:
-                jobs.add(name)
-                rule = None
-        targets = {"all", "corpus", "budget", "train", "evaluate", "mechanism", "laws", "tables", "report"}
-        return jobs - targets
+        header, *lines = (line.split("\t") for line in result.stdout.splitlines() if "\t" in line)
+        due = [dict(zip(header, line, strict=False)) for line in lines]
+        return {_job(row["rule"], row["output_file"]) for row in due if row["plan"] == "update pending"}
+
+
+def _job(rule: str, file: str) -> str:
+    path = Path(file)
+    if rule == "notebook":
+        return f"{rule}:{path.stem}"
+    return f"{rule}:{path.parent.name}" if rule.endswith("_run") else rule
 
 
 def copy_project(folder: Path) -> Project:

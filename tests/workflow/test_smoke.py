@@ -76,7 +76,8 @@ def test_training_learns(database):
     """Every trunk ends at a lower loss than it began with."""
     for run, first, last in rows(
         database,
-        "SELECT run, arg_min(loss, step), arg_max(loss, step) FROM train_log WHERE phase = 'trunk' GROUP BY 1",
+        "SELECT run, arg_min(loss, step), arg_max(loss, step)"
+        " FROM train_log WHERE phase = 'trunk' GROUP BY run",
     ):
         assert last < first, run
 

@@ -10,34 +10,44 @@ rule budget_tables:
         published=f"{RESULTS}/budget/published_configs.parquet",
     log:
         f"{RESULTS}/logs/budget_tables.log",
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=1000,
         runtime=10,
     params:
-        study=settings_hash(STUDY, "all"),
+        study=STUDY_FILE,
+        out=subpath(output.runs, parent=True),
+        settings=settings_hash(STUDY, "all"),
         seeds=SEEDS,
         code=code_fingerprint("study", "budget"),
     message:
         "Matching FLOPs, parameters and KV cache of every run"
     shell:
-        "{PYTHON:q} -m smelt.budget tables --study {STUDY_FILE:q} --seeds {SEEDS} "
-        "--out {RESULTS:q}/budget > {log:q} 2>&1"
+        "python -m smelt.budget tables --study {params.study:q} --seeds {params.seeds} "
+        "--out {params.out:q} > {log:q} 2>&1"
 
 
 rule plan:
     log:
         f"{RESULTS}/logs/plan.log",
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=1000,
         runtime=10,
+    params:
+        study=STUDY_FILE,
     message:
         "Planning sizes, FLOPs, memory, disk and expected gaps"
     shell:
-        "{PYTHON:q} -m smelt.budget plan --study {STUDY_FILE:q} 2> {log:q}"
+        "python -m smelt.budget plan --study {params.study:q} 2> {log:q}"
 
 
 rule budget:
     input:
         rules.budget_tables.output,
+    message:
+        "Budgets complete"

@@ -9,20 +9,25 @@ rule corpus_fetch:
         f"{CACHE}/{STUDY.corpus.sources}.json",
     log:
         f"{RESULTS}/logs/corpus_fetch.log",
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=1000,
         runtime=60,
+    params:
+        study=STUDY_FILE,
+        cache=subpath(output[0], parent=True),
     message:
         "Fetching the source archives by hash (the only step that uses the network)"
     shell:
-        "{PYTHON:q} -m smelt.corpus fetch --study {STUDY_FILE:q} --cache {CACHE:q} > {log:q} 2>&1"
+        "python -m smelt.corpus fetch --study {params.study:q} --cache {params.cache:q} > {log:q} 2>&1"
 
 
 rule corpus_build:
     input:
         sources=f"config/sources/{STUDY.corpus.sources}.yaml",
-        archives=rules.corpus_fetch.output,
+        archives=rules.corpus_fetch.output[0],
     output:
         manifest=f"{RESULTS}/corpus/manifest.json",
         tokenizer=f"{RESULTS}/corpus/tokenizer.json",
@@ -30,20 +35,27 @@ rule corpus_build:
         sources=f"{RESULTS}/corpus/corpus_sources.parquet",
     log:
         f"{RESULTS}/logs/corpus_build.log",
-    threads: workflow.cores
+    conda:
+        "../../environment.yml"
+    threads: 8
     resources:
         mem_mb=4000,
         runtime=720,
     params:
+        study=STUDY_FILE,
+        out=subpath(output.manifest, parent=True),
+        cache=subpath(input.archives, parent=True),
         settings=settings_hash(STUDY, "corpus"),
         code=code_fingerprint("corpus"),
     message:
         "Extracting, cleaning, splitting and tokenising the text"
     shell:
-        "{PYTHON:q} -m smelt.corpus build --study {STUDY_FILE:q} --cache {CACHE:q} "
-        "--out {RESULTS:q}/corpus > {log:q} 2>&1"
+        "python -m smelt.corpus build --study {params.study:q} --cache {params.cache:q} "
+        "--out {params.out:q} > {log:q} 2>&1"
 
 
 rule corpus:
     input:
         rules.corpus_build.output,
+    message:
+        "Corpus complete"

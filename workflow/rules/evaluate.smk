@@ -8,45 +8,57 @@ rule tasks:
         f"{RESULTS}/tasks/tasks.json",
     log:
         f"{RESULTS}/logs/tasks.log",
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=2000,
         runtime=60,
     params:
+        study=STUDY_FILE,
+        corpus=subpath(input.corpus, parent=True),
+        out=subpath(output[0], parent=True),
         settings=settings_hash(STUDY, "evaluation"),
         code=code_fingerprint("evaluate"),
     message:
         "Writing the in-context tasks and checking them for leaks"
     shell:
-        "{PYTHON:q} -m smelt.evaluate tasks --study {STUDY_FILE:q} --corpus {RESULTS:q}/corpus "
-        "--out {RESULTS:q}/tasks > {log:q} 2>&1"
+        "python -m smelt.evaluate tasks --study {params.study:q} --corpus {params.corpus:q} "
+        "--out {params.out:q} > {log:q} 2>&1"
 
 
 rule evaluate_run:
     input:
-        run=rules.train_run.output,
+        run=rules.train_run.output.manifest,
         corpus=rules.corpus_build.output.manifest,
-        tasks=rules.tasks.output,
+        tasks=rules.tasks.output[0],
     output:
         endpoints=f"{RESULTS}/evaluate/{{run}}/endpoints.parquet",
         validation=f"{RESULTS}/evaluate/{{run}}/validation.parquet",
         scores=f"{RESULTS}/evaluate/{{run}}/task_scores.parquet",
     log:
         f"{RESULTS}/logs/evaluate/{{run}}.log",
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=3000,
         runtime=720,
         gpu=int(GPUS > 0),
     params:
+        study=STUDY_FILE,
+        corpus=subpath(input.corpus, parent=True),
+        run=subpath(input.run, parent=True),
+        tasks=subpath(input.tasks, parent=True),
+        out=subpath(output.endpoints, parent=True),
         settings=settings_hash(STUDY, "evaluation"),
         code=code_fingerprint("evaluate"),
     message:
         "Evaluating {wildcards.run}"
     shell:
-        "{PYTHON:q} -m smelt.evaluate run --study {STUDY_FILE:q} --run {RESULTS:q}/runs/{wildcards.run} "
-        "--corpus {RESULTS:q}/corpus --tasks {RESULTS:q}/tasks "
-        "--out {RESULTS:q}/evaluate/{wildcards.run} > {log:q} 2>&1"
+        "python -m smelt.evaluate run --study {params.study:q} --run {params.run:q} "
+        "--corpus {params.corpus:q} --tasks {params.tasks:q} "
+        "--out {params.out:q} > {log:q} 2>&1"
 
 
 rule evaluate:
@@ -55,3 +67,5 @@ rule evaluate:
         of_runs("evaluate/{run}/endpoints.parquet", RUNS),
         of_runs("evaluate/{run}/validation.parquet", RUNS),
         of_runs("evaluate/{run}/task_scores.parquet", RUNS),
+    message:
+        "Evaluation complete"

@@ -14,18 +14,23 @@ rule laws_fit:
         residuals=f"{RESULTS}/laws/residuals.parquet",
     log:
         f"{RESULTS}/logs/laws_fit.log",
-    threads: workflow.cores
+    conda:
+        "../../environment.yml"
+    threads: 8
     resources:
         mem_mb=3000,
         runtime=60,
     params:
+        study=STUDY_FILE,
+        results=subpath(output.fits, ancestor=2),
+        out=subpath(output.fits, parent=True),
         settings=settings_hash(STUDY, "laws"),
         code=code_fingerprint("laws"),
     message:
         "Fitting and bootstrapping the loss law"
     shell:
-        "{PYTHON:q} -m smelt.laws --study {STUDY_FILE:q} --results {RESULTS:q} "
-        "--out {RESULTS:q}/laws > {log:q} 2>&1"
+        "python -m smelt.laws --study {params.study:q} --results {params.results:q} "
+        "--out {params.out:q} > {log:q} 2>&1"
 
 
 rule claims:
@@ -38,20 +43,27 @@ rule claims:
         f"{RESULTS}/claims/claims.parquet",
     log:
         f"{RESULTS}/logs/claims.log",
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=2000,
         runtime=30,
     params:
+        study=STUDY_FILE,
+        results=subpath(output[0], ancestor=2),
+        out=subpath(output[0], parent=True),
         code=code_fingerprint("laws", "report/claims*"),
     message:
         "Testing the paper's claims"
     shell:
-        "{PYTHON:q} -m smelt.report claims --study {STUDY_FILE:q} --results {RESULTS:q} "
-        "--out {RESULTS:q}/claims > {log:q} 2>&1"
+        "python -m smelt.report claims --study {params.study:q} --results {params.results:q} "
+        "--out {params.out:q} > {log:q} 2>&1"
 
 
 rule laws:
     input:
         rules.laws_fit.output,
         rules.claims.output,
+    message:
+        "Laws and claims complete"

@@ -14,7 +14,7 @@ MECHANISM_TABLES = [
 
 rule mechanism_run:
     input:
-        run=rules.train_run.output,
+        run=rules.train_run.output.manifest,
         corpus=rules.corpus_build.output.manifest,
     output:
         expand(
@@ -23,21 +23,32 @@ rule mechanism_run:
         ),
     log:
         f"{RESULTS}/logs/mechanism/{{run}}.log",
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=3000,
         runtime=240,
         gpu=int(GPUS > 0),
     params:
+        study=STUDY_FILE,
+        corpus=subpath(input.corpus, parent=True),
+        run=subpath(input.run, parent=True),
+        out=subpath(output[0], parent=True),
         settings=settings_hash(STUDY, "mechanism"),
         code=code_fingerprint("mechanism"),
     message:
         "Looking inside {wildcards.run}"
     shell:
-        "{PYTHON:q} -m smelt.mechanism --study {STUDY_FILE:q} --run {RESULTS:q}/runs/{wildcards.run} "
-        "--corpus {RESULTS:q}/corpus --out {RESULTS:q}/mechanism/{wildcards.run} > {log:q} 2>&1"
+        "python -m smelt.mechanism --study {params.study:q} --run {params.run:q} "
+        "--corpus {params.corpus:q} --out {params.out:q} > {log:q} 2>&1"
 
 
 rule mechanism:
     input:
-        [of_runs(f"mechanism/{{run}}/{table}.parquet", GRID_RUNS) for table in MECHANISM_TABLES],
+        [
+            of_runs(f"mechanism/{{run}}/{table}.parquet", GRID_RUNS)
+            for table in MECHANISM_TABLES
+        ],
+    message:
+        "Mechanism complete"

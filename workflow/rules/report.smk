@@ -18,41 +18,49 @@ rule database:
         f"{RESULTS}/results.duckdb",
     log:
         f"{RESULTS}/logs/database.log",
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=2000,
         runtime=60,
     params:
-        study=settings_hash(STUDY, "all"),
+        study=STUDY_FILE,
+        results=subpath(output[0], parent=True),
+        settings=settings_hash(STUDY, "all"),
         seeds=SEEDS,
         code=code_fingerprint("results"),
     message:
         "Building the result database"
     shell:
-        "{PYTHON:q} -m smelt.results build --study {STUDY_FILE:q} --seeds {SEEDS} --results {RESULTS:q} "
+        "python -m smelt.results build --study {params.study:q} --seeds {params.seeds} --results {params.results:q} "
         "--out {output:q} > {log:q} 2>&1"
 
 
 rule notebook:
     input:
         notebook="notebooks/{notebook}.ipynb",
-        database=rules.database.output,
+        database=rules.database.output[0],
     output:
         notebook=f"{RESULTS}/notebooks/{{notebook}}.ipynb",
         page=f"{RESULTS}/notebooks/{{notebook}}.html",
     log:
         f"{RESULTS}/logs/notebooks/{{notebook}}.log",
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=2000,
         runtime=60,
     params:
+        study=STUDY_FILE,
+        results=subpath(input.database, parent=True),
         code=code_fingerprint("report"),
     message:
         "Rendering notebook {wildcards.notebook}"
     shell:
-        "{PYTHON:q} -m smelt.report notebook --notebook {input.notebook:q} --study {STUDY_FILE:q} "
-        "--db {input.database:q} --out {RESULTS:q} > {log:q} 2>&1"
+        "python -m smelt.report notebook --notebook {input.notebook:q} --study {params.study:q} "
+        "--db {input.database:q} --out {params.results:q} > {log:q} 2>&1"
 
 
 rule site:
@@ -63,21 +71,27 @@ rule site:
         f"{RESULTS}/report/index.html",
     log:
         f"{RESULTS}/logs/site.log",
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=2000,
         runtime=30,
     params:
+        study=STUDY_FILE,
+        out=subpath(output[0], parent=True),
         code=code_fingerprint("report"),
     message:
         "Writing the site"
     shell:
-        "{PYTHON:q} -m smelt.report site --study {STUDY_FILE:q} --out {RESULTS:q}/report > {log:q} 2>&1"
+        "python -m smelt.report site --study {params.study:q} --out {params.out:q} > {log:q} 2>&1"
 
 
 rule tables:
     input:
         rules.database.output,
+    message:
+        f"Result tables complete: {RESULTS}/results.duckdb"
 
 
 rule report:
@@ -85,3 +99,5 @@ rule report:
         expand(f"{RESULTS}/notebooks/{{notebook}}.ipynb", notebook=NOTEBOOKS),
         rules.site.input.pages,
         rules.site.output,
+    message:
+        f"Report complete: {RESULTS}/report/index.html"

@@ -6,24 +6,31 @@ rule train_run:
         corpus=rules.corpus_build.output.manifest,
     output:
         # Checkpoints are no outputs: Snakemake would delete them before a retry that is to resume.
-        f"{RESULTS}/runs/{{run}}/manifest.json",
+        manifest=f"{RESULTS}/runs/{{run}}/manifest.json",
     log:
         f"{RESULTS}/logs/train/{{run}}.log",
     retries: 2
+    conda:
+        "../../environment.yml"
     threads: 1
     resources:
         mem_mb=3000,
         runtime=1440,
         gpu=int(GPUS > 0),
     params:
+        study=STUDY_FILE,
+        corpus=subpath(input.corpus, parent=True),
+        out=subpath(output.manifest, parent=True),
         spec=spec_hash,
     message:
         "Training {wildcards.run}"
     shell:
-        "{PYTHON:q} -m smelt.train --study {STUDY_FILE:q} --run {wildcards.run} --spec {params.spec} "
-        "--corpus {RESULTS:q}/corpus --out {RESULTS:q}/runs/{wildcards.run} > {log:q} 2>&1"
+        "python -m smelt.train --study {params.study:q} --run {wildcards.run} --spec {params.spec} "
+        "--corpus {params.corpus:q} --out {params.out:q} > {log:q} 2>&1"
 
 
 rule train:
     input:
         of_runs("runs/{run}/manifest.json", RUNS),
+    message:
+        "Training complete"
