@@ -1,0 +1,71 @@
+"""`python -m smelt.train`: train one run of a study."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from smelt import cli, devices
+from smelt.budget import resolve_run
+from smelt.errors import SmeltError
+from smelt.study import RunSpec, load_study
+
+# "Temporary failure" of sysexits.h: the state is saved, the same command goes on.
+EXIT_REQUEUE = 75
+
+
+def main() -> int:
+    """Train a run and return the exit status: 0 complete, 75 stopped by a signal with its state saved."""
+    parser = argparse.ArgumentParser(prog="python -m smelt.train", description="Train one run of a study.")
+    parser.add_argument("--study", required=True, help="name or file of the study")
+    parser.add_argument("--run", required=True, help="identifier of the run")
+    parser.add_argument("--spec", required=True, help="hash of the run's specification, as planned")
+    parser.add_argument("--corpus", required=True, type=Path, help="folder of the corpus")
+    parser.add_argument("--out", required=True, type=Path, help="folder of the run")
+    arguments = parser.parse_args()
+    spec = resolve_run(load_study(arguments.study), arguments.run)
+    check_hash(spec, arguments.spec)
+    with locked(arguments.out), devices.lease():
+        # Imported late: a refusal should not take the seconds that torch takes to load.
+        from smelt.corpus import Corpus
+        from smelt.train.engine import STOPPED, train
+        from smelt.train.hardware import plan
+
+        ended = train(spec, Corpus.open(arguments.corpus), arguments.out, plan(spec))
+    return EXIT_REQUEUE if ended == STOPPED else 0
+
+
+def check_hash(spec: RunSpec, expected: str) -> None:
+    """Refuse to train something else than what was planned."""
+    if spec.spec_hash != expected:
+        raise SmeltError(
+            f"run {spec.point.run} has the specification {spec.spec_hash}, but {expected} was asked for; "
+            "the study or the program changed since the command was planned"
+        )
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run's folder; it goes with the process, however that ends.
+
+    Raises:
+        SmeltError: another process holds it.
+    """
+    if int(os.environ.get("LOCAL_RANK", 0)) or int(os.environ.get("SLURM_PROCID", 0)):
+        yield  # the first process of the group holds it
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "a") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SmeltError(f"another process is training in {folder}; wait for it or end it") from None
+        yield
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,110 @@
+"""Train one run: model, data, devices and Lightning's trainer put together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from smelt.budget.accounting import flops_per_token
+from smelt.errors import SmeltError
+from smelt.files import read_json, sha256_file, write_json
+from smelt.model import LoopedLM, ModelConfig
+from smelt.study import RunSpec
+from smelt.train.data import UpdateData
+from smelt.train.hardware import Hardware
+from smelt.train.keeper import Keeper
+from smelt.train.lean import Callback, Trainer
+from smelt.train.log import Rate, write_log, write_throughput
+from smelt.train.module import TrainingModule
+from smelt.train.progress import ProgressLines
+from smelt.train.schedule import Itinerary
+
+COMPLETE, STOPPED = "complete", "stopped"
+
+
+def check_corpus(spec: RunSpec, corpus: Any) -> None:
+    """Refuse a corpus that does not fit the run."""
+    if corpus.vocab_size != spec.corpus.vocab:
+        raise SmeltError(
+            f"the corpus has a vocabulary of {corpus.vocab_size}; corpus.vocab of run {spec.point.run} is "
+            f"{spec.corpus.vocab}"
+        )
+
+
+def train(spec: RunSpec, corpus: Any, out: Path, hardware: Hardware) -> str:
+    """Train a run to its end, going on from its last checkpoint; return `COMPLETE` or `STOPPED`.
+
+    `manifest.json` is written last. A run that is complete already is left as it is.
+
+    Raises:
+        SmeltError: the corpus does not fit, training diverges, or a checkpoint breaks while in use.
+    """
+    check_corpus(spec, corpus)
+    if _is_complete(out, spec, corpus):
+        return COMPLETE
+    flops = flops_per_token(spec.geometry, spec.corpus.attended_context)
+    itinerary = Itinerary(spec)
+    keeper = Keeper(out, itinerary, spec.spec_hash, corpus.sha256, flops)
+    model = LoopedLM(ModelConfig.from_spec(spec), spec.point.seed)
+    module = TrainingModule(model, spec, itinerary, hardware.flush_every)
+    data = UpdateData(spec, corpus, itinerary, keeper, hardware.micro, hardware.workers)
+    callbacks = [keeper, ProgressLines(spec.point.run, itinerary)]
+    trainer = _trainer(spec, out, hardware, callbacks)
+    if trainer.is_global_zero:
+        write_json(out / "spec.json", spec.to_dict())
+    trainer.fit(module, datamodule=data)
+    if keeper.stopped:
+        return STOPPED
+    if trainer.is_global_zero:
+        rate = Rate(flops, hardware.peak, hardware.name)
+        write_log(out, spec.point.run, itinerary, module.rows, rate)
+        write_throughput(out, spec.point.run, itinerary, module.rows, rate)
+        write_json(out / "manifest.json", _manifest(spec, corpus, keeper.endpoints))
+        keeper.clear()
+    return COMPLETE
+
+
+def _trainer(spec: RunSpec, out: Path, hardware: Hardware, callbacks: list[Callback]) -> Trainer:
+    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    return Trainer(
+        **hardware.trainer_arguments(),
+        max_epochs=1,
+        callbacks=callbacks,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=sys.stderr.isatty() and "SMELT_QUIET" not in os.environ,
+        enable_model_summary=False,
+        limit_val_batches=0,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+        default_root_dir=out,
+    )
+
+
+def _manifest(spec: RunSpec, corpus: Any, endpoints: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "run": spec.point.run,
+        "spec_hash": spec.spec_hash,
+        "corpus": corpus.sha256,
+        "endpoints": endpoints,
+    }
+
+
+def _is_complete(out: Path, spec: RunSpec, corpus: Any) -> bool:
+    path = out / "manifest.json"
+    if not path.is_file():
+        return False
+    manifest = read_json(path)
+    path_of = {endpoint["weights"]: endpoint["sha256"] for endpoint in manifest["endpoints"]}
+    fits = manifest == _manifest(spec, corpus, manifest["endpoints"])
+    whole = all((out / name).is_file() and sha256_file(out / name) == h for name, h in path_of.items())
+    if fits and whole:
+        return True
+    path.unlink()
+    return False
