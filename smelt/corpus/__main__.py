@@ -1,0 +1,41 @@
+"""Command line: `python -m smelt.corpus fetch|build`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from smelt.cli import run
+from smelt.corpus.build import build
+from smelt.corpus.fetch import fetch
+from smelt.corpus.pool import cores
+from smelt.corpus.sources import load_sources
+from smelt.study import load_study
+
+
+def main() -> None:
+    """Parse the arguments and run the command."""
+    parser = argparse.ArgumentParser(prog="python -m smelt.corpus", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    fetching = commands.add_parser("fetch", help="bring the pinned archives into the cache")
+    building = commands.add_parser("build", help="make tokenizer, shards and index from the cache")
+    for command in (fetching, building):
+        command.add_argument("--study", required=True, help="name of a study, or its YAML file")
+        command.add_argument("--cache", required=True, type=Path, help="folder of the archives")
+    building.add_argument("--out", required=True, type=Path, help="folder of the corpus")
+    building.add_argument("--jobs", type=int, default=cores(), help="processes (default: all cores)")
+    args = parser.parse_args()
+    study = load_study(args.study)
+    if args.command == "fetch":
+        print(fetch(load_sources(study.corpus.sources), args.cache))
+        return
+    corpus = build(study, args.cache, args.out, max(1, args.jobs))
+    tokens = ", ".join(f"{count} {split}" for split, count in corpus.manifest["splits"].items())
+    print(
+        f"{args.out}: tokens {tokens}; a token attends to {corpus.manifest['attended_context']:.1f} tokens on "
+        f"average (the study counts with {study.corpus.attended_context:g})"
+    )
+
+
+if __name__ == "__main__":
+    run(main)

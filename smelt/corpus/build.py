@@ -1,0 +1,280 @@
+"""Build a corpus: documents, tokenizer, shards, index, manifest."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tokenizers import Tokenizer
+
+from smelt.corpus.batches import RowSampler
+from smelt.corpus.corpus import DOCUMENTS, FORMAT, MANIFEST, PHASES, TOKENIZER, Corpus
+from smelt.corpus.fetch import check_archive, locked_packages
+from smelt.corpus.pool import run_tasks
+from smelt.corpus.prepare import Prepared, prepare
+from smelt.corpus.shards import FOLDER as SHARD_FOLDER
+from smelt.corpus.shards import SHARD_TOKENS, Shard, ShardReader, token_type, write_shard
+from smelt.corpus.sources import SourceSet, load_sources
+from smelt.corpus.split import SPLITS
+from smelt.corpus.tokenizer import BOS_ID, PAD_ID, load_tokenizer, save_tokenizer, train_tokenizer
+from smelt.errors import SmeltError
+from smelt.files import atomic_path, sha256_file, sha256_json, write_json
+from smelt.results.parquet import write_table
+from smelt.study import Study
+
+# Contexts over which the mean attended context is measured.
+_MEASURED_TOKENS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Tokenised:
+    """Token ids of one row group in a file: documents one after the other, each behind its start token."""
+
+    path: Path
+    dtype: np.dtype
+    lengths: list[int]
+
+
+def build(study: Study, cache: Path, out: Path, jobs: int) -> Corpus:
+    """Build the corpus of `study` in the folder `out` from the archives in `cache`.
+
+    The manifest is written last, so a folder with a manifest is complete. The result does not
+    depend on `jobs`.
+
+    Raises:
+        SmeltError: an archive is missing or changed, a source or category is empty, or the study asks
+            for more epochs than `corpus.max_epochs`.
+    """
+    sources = load_sources(study.corpus.sources)
+    packages = locked_packages(sources)
+    archives = {package.name: check_archive(cache, package) for package in packages}
+    work = out / ".work"
+    shutil.rmtree(work, ignore_errors=True)
+    (out / MANIFEST).unlink(missing_ok=True)
+    work.mkdir(parents=True)
+    try:
+        prepared = prepare(sources, archives, work, jobs)
+        save_tokenizer(
+            train_tokenizer(_training_sample(prepared, sources), study.corpus.vocab), out / TOKENIZER
+        )
+        tokenised = _tokenise(prepared, out / TOKENIZER, work, study.corpus.vocab, jobs)
+        shards = _write_shards(prepared, tokenised, out, token_type(study.corpus.vocab))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    _write_sources(prepared, tokenised, out)
+    samplers = {
+        phase: RowSampler(
+            ShardReader(out, [s for s in shards if s.split == phase], token_type(study.corpus.vocab)),
+            study.corpus.context,
+            BOS_ID,
+            key,
+        )
+        for phase, key in PHASES.items()
+    }
+    check_epochs(study, {phase: sampler.rows for phase, sampler in samplers.items()})
+    manifest = {
+        "format": FORMAT,
+        "set": sources.name,
+        "vocab": study.corpus.vocab,
+        "bos": BOS_ID,
+        "pad": PAD_ID,
+        "context": study.corpus.context,
+        "attended_context": attended_context(samplers["trunk"]),
+        "archives": {package.file: package.sha256 for package in packages},
+        "shards": [shard.to_dict() for shard in shards],
+        "splits": {split: sum(s.tokens for s in shards if s.split == split) for split in SPLITS},
+        "sources": {item.source.name: source_hash(item) for item in prepared},
+        "files": {name: sha256_file(out / name) for name in (TOKENIZER, DOCUMENTS)},
+    }
+    write_json(out / MANIFEST, manifest)
+    return Corpus.open(out)
+
+
+def source_hash(item: Prepared) -> str:
+    """Return a hash of a source's documents and their splits; equal texts give equal hashes everywhere."""
+    return sha256_json(list(zip(item.hashes, item.splits, strict=True)))
+
+
+def attended_context(sampler: RowSampler) -> float:
+    """Return how many tokens a token attends to on average, itself included, in the sampler's contexts."""
+    count = min(sampler.rows, max(1, _MEASURED_TOKENS // sampler.context))
+    return float(np.mean(sampler.batch(0, 0, count).positions_bt + 1.0))
+
+
+def check_epochs(study: Study, rows: dict[str, int]) -> dict[str, float]:
+    """Return how many epochs of each phase the study's longest run takes.
+
+    Args:
+        rows: contexts of the corpus in each phase.
+
+    Raises:
+        SmeltError: more than `corpus.max_epochs`; the message says how many.
+    """
+    training = study.training
+    asked = {
+        "trunk": training.horizons[-1] * training.batch,
+        "decay": training.decay_steps * training.batch,
+    }
+    epochs = {phase: asked[phase] / rows[phase] if rows[phase] else float("inf") for phase in asked}
+    for phase, value in epochs.items():
+        if value > study.corpus.max_epochs:
+            raise SmeltError(
+                f"study {study.name} asks for {asked[phase]} contexts of {study.corpus.context} tokens in its "
+                f"{phase} phase, which is {value:.2f} epochs of the {rows[phase]} that the corpus has; "
+                f"corpus.max_epochs allows {study.corpus.max_epochs:g}"
+            )
+    return epochs
+
+
+def _training_sample(prepared: list[Prepared], sources: SourceSet) -> Iterator[str]:
+    """Yield training texts, as many bytes of each category, about `tokenizer_bytes` in all."""
+    share = {}
+    for item in prepared:
+        share[item.source.category] = share.get(item.source.category, 0) + sum(item.sizes)
+    for item in prepared:
+        part = sum(item.sizes) / share[item.source.category]
+        left = sources.tokenizer_bytes / len(share) * part
+        for text, size, split in zip(item.texts(), item.sizes, item.splits, strict=True):
+            if left <= 0:
+                break
+            if split != "validation":
+                left -= size
+                yield text
+
+
+def _tokenise(
+    prepared: list[Prepared], tokenizer: Path, work: Path, vocab: int, jobs: int
+) -> list[list[Tokenised]]:
+    """Return the token files of each source, one a row group."""
+    tasks = [
+        (item.path, group, tokenizer, work / f"{item.source.name}.{group}.bin", token_type(vocab))
+        for item in prepared
+        for group in range(len(item.groups))
+    ]
+    sizes = [size for item in prepared for size in item.groups]
+    done = iter(run_tasks(tokenise_group, tasks, sizes, jobs, "tokenise"))
+    return [[next(done) for _ in item.groups] for item in prepared]
+
+
+def tokenise_group(path: Path, group: int, tokenizer: Path, target: Path, dtype: np.dtype) -> Tokenised:
+    """Tokenise one row group of texts into the file `target`."""
+    encode = _cached_tokenizer(tokenizer)
+    with pq.ParquetFile(path) as file:
+        texts = file.read_row_group(group).column("text").to_pylist()
+    lengths = []
+    with open(target, "wb") as stream:
+        for encoding in encode.encode_batch_fast(texts, add_special_tokens=False):
+            ids = np.array([BOS_ID, *encoding.ids], dtype)
+            lengths.append(len(ids))
+            stream.write(ids.tobytes())
+    return Tokenised(target, dtype, lengths)
+
+
+@functools.cache
+def _cached_tokenizer(path: Path) -> Tokenizer:
+    return load_tokenizer(path)
+
+
+def _write_shards(
+    prepared: list[Prepared], tokenised: list[list[Tokenised]], out: Path, dtype: np.dtype
+) -> list[Shard]:
+    """Write the shards of every split and the index of documents; return the shards.
+
+    Documents of all sources are mixed in the order of their hashes.
+    """
+    shutil.rmtree(out / SHARD_FOLDER, ignore_errors=True)
+    index = _index(prepared, tokenised)
+    shards, columns = [], []
+    for split in SPLITS:
+        rows = sorted((row for row in index if row["split"] == split), key=lambda row: row["sha256"])
+        for number, part in enumerate(_shard_parts(rows)):
+            documents = (row["tokens_map"][row["begin"] : row["begin"] + row["tokens"]] for row in part)
+            shards.append(write_shard(out, f"{split}-{number:05d}", split, documents, dtype))
+            offset = 0
+            for row in part:
+                columns.append({**row, "shard": number, "offset": offset})
+                offset += row["tokens"]
+    table = pa.Table.from_pylist(columns, schema=_DOCUMENT_SCHEMA)
+    with atomic_path(out / DOCUMENTS) as temporary:
+        pq.write_table(table, temporary)
+    return shards
+
+
+_DOCUMENT_SCHEMA = pa.schema(
+    [
+        ("source", pa.string()),
+        ("category", pa.string()),
+        ("split", pa.string()),
+        ("tokens", pa.int64()),
+        ("bytes", pa.int64()),
+        ("sha256", pa.string()),
+        ("shard", pa.int64()),
+        ("offset", pa.int64()),
+    ]
+)
+
+
+def _index(prepared: list[Prepared], tokenised: list[list[Tokenised]]) -> list[dict]:
+    index = []
+    for item, files in zip(prepared, tokenised, strict=True):
+        facts = zip(item.hashes, item.sizes, item.splits, strict=True)
+        for file in files:
+            tokens = np.memmap(file.path, file.dtype, mode="r")
+            begin = 0
+            for length in file.lengths:
+                sha256, size, split = next(facts)
+                index.append(
+                    {
+                        "source": item.source.name,
+                        "category": item.source.category,
+                        "split": split,
+                        "tokens": length,
+                        "bytes": size,
+                        "sha256": sha256,
+                        "tokens_map": tokens,
+                        "begin": begin,
+                    }
+                )
+                begin += length
+    return index
+
+
+def _shard_parts(rows: list[dict]) -> Iterator[list[dict]]:
+    part, tokens = [], 0
+    for row in rows:
+        part.append(row)
+        tokens += row["tokens"]
+        if tokens >= SHARD_TOKENS:
+            yield part
+            part, tokens = [], 0
+    if part:
+        yield part
+
+
+def _write_sources(prepared: list[Prepared], tokenised: list[list[Tokenised]], out: Path) -> None:
+    rows = []
+    for item, files in zip(prepared, tokenised, strict=True):
+        lengths = [length for file in files for length in file.lengths]
+        held_out = sum(n for n, split in zip(lengths, item.splits, strict=True) if split == "validation")
+        rows.append(
+            {
+                "source": item.source.name,
+                "category": item.source.category,
+                "licence": item.source.licence,
+                "documents": len(item.hashes),
+                "train_tokens": sum(lengths) - held_out,
+                "validation_tokens": held_out,
+                "bytes": sum(item.sizes),
+                # The start token stands for no byte.
+                "bytes_per_token": sum(item.sizes) / max(1, sum(lengths) - len(lengths)),
+                "repeated_8grams": item.repeated,
+                "sha256": source_hash(item),
+            }
+        )
+    write_table(out, "corpus_sources", rows)

@@ -1,0 +1,165 @@
+"""Open a built corpus: training batches, validation batches, documents and their text."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from tokenizers import Tokenizer
+
+from smelt.corpus.batches import Batch, RowSampler, pack
+from smelt.corpus.shards import Shard, ShardReader, token_type
+from smelt.corpus.split import length_bucket
+from smelt.corpus.tokenizer import load_tokenizer
+from smelt.errors import SmeltError
+from smelt.files import read_json, sha256_file
+
+MANIFEST, TOKENIZER, DOCUMENTS = "manifest.json", "tokenizer.json", "documents.parquet"
+FORMAT = 1
+PHASES = {"trunk": 1, "decay": 2}
+_KEYS = {"format", "set", "vocab", "bos", "pad", "shards", "files", "splits", "attended_context", "context"}
+
+
+class Corpus:
+    """A built corpus in a folder. Use `Corpus.open`."""
+
+    def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
+        self.folder, self.manifest = folder, manifest
+        self.sha256 = sha256_file(folder / MANIFEST)
+        self.vocab_size: int = manifest["vocab"]
+        self.bos: int = manifest["bos"]
+        self.pad: int = manifest["pad"]
+        self.dtype = token_type(self.vocab_size)
+        shards = [Shard(**entry) for entry in manifest["shards"]]
+        self._readers = {
+            split: ShardReader(folder, [shard for shard in shards if shard.split == split], self.dtype)
+            for split in manifest["splits"]
+        }
+        self._samplers: dict[tuple[str, int], RowSampler] = {}
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Corpus:
+        """Open the corpus in `folder`.
+
+        Raises:
+            SmeltError: the manifest is missing, damaged or of another format, or a shard has another
+                size than it says. Content is checked when a file is first used.
+        """
+        folder = Path(folder)
+        manifest = read_json(folder / MANIFEST)
+        if not isinstance(manifest, dict) or not _KEYS <= manifest.keys() or manifest["format"] != FORMAT:
+            raise SmeltError(
+                f"{folder / MANIFEST} is not a corpus manifest of format {FORMAT}; build it again"
+            )
+        corpus = cls(folder, manifest)
+        for reader in corpus._readers.values():
+            reader.check_sizes()
+        return corpus
+
+    @functools.cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer; `encode(text).ids` has no start token, `decode(ids)` drops it."""
+        self._check(TOKENIZER)
+        return load_tokenizer(self.folder / TOKENIZER)
+
+    @functools.cached_property
+    def documents(self) -> dict[str, np.ndarray]:
+        """Columns with one row a document: source category split tokens bytes sha256 shard offset.
+
+        `tokens` counts the start token. Rows of validation come first.
+        """
+        self._check(DOCUMENTS)
+        table = pq.read_table(self.folder / DOCUMENTS)
+        return {name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names}
+
+    def batch(
+        self, phase: str, seed: int, step: int, batch: int, context: int, rank: int = 0, world: int = 1
+    ) -> Batch:
+        """Return the rows of `rank` of one training step; a pure function of the arguments.
+
+        Args:
+            phase: `trunk` or `decay`; their documents are disjoint.
+            seed: decides the order; both members of a pair use the same.
+            step: 0-based step within the phase.
+            batch: sequences a step over all ranks.
+            context: tokens of a sequence.
+            rank, world: this process and the number of processes; `batch` must be divisible by `world`.
+
+        Returns:
+            A `Batch` with `batch / world` rows of `context` tokens.
+        """
+        if phase not in PHASES:
+            raise SmeltError(f"phase is {phase!r}; it must be one of {', '.join(PHASES)}")
+        if batch % world or not 0 <= rank < world or step < 0:
+            raise SmeltError(
+                f"batch {batch}, rank {rank}, world {world}, step {step}: the batch must be divisible by "
+                "the number of processes, the rank below it and the step not negative"
+            )
+        rows = batch // world
+        return self._sampler(phase, context).batch(seed, step * batch + rank * rows, rows)
+
+    def rows(self, phase: str, context: int) -> int:
+        """Return how many contexts one epoch of `phase` has."""
+        return self._sampler(phase, context).rows
+
+    def _sampler(self, phase: str, context: int) -> RowSampler:
+        key = (phase, context)
+        if key not in self._samplers:
+            self._samplers[key] = RowSampler(self._readers[phase], context, self.bos, PHASES[phase])
+        return self._samplers[key]
+
+    def validation(self, context: int, tokens: int, batch: int) -> Iterator[Batch]:
+        """Yield packed validation batches of about `tokens` tokens in all, the same ones every time.
+
+        Documents are taken in turns from all sources and length buckets, so that each is measured
+        however small `tokens` is. A document longer than `context` is scored on its beginning.
+        """
+        chosen = self.validation_documents(context, tokens)
+        pieces = [(index, self._ids(index)[: context + 1].astype(np.int64)) for index in chosen]
+        return pack(pieces, context, batch, self.pad)
+
+    def validation_documents(self, context: int, tokens: int) -> list[int]:
+        """Return the documents that `validation` scores, as rows of `documents`."""
+        table = self.documents
+        cells: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for index in np.flatnonzero(table["split"] == "validation").tolist():
+            cells[table["source"][index], length_bucket(int(table["tokens"][index]))].append(index)
+        turns = [
+            (turn, table["sha256"][index], index)
+            for members in cells.values()
+            for turn, index in enumerate(sorted(members, key=lambda index: table["sha256"][index]))
+        ]
+        chosen, total = [], 0
+        for _, _, index in sorted(turns):
+            if total >= tokens:
+                break
+            total += min(int(table["tokens"][index]), context)
+            chosen.append(index)
+        return chosen
+
+    def text(self, document: int) -> str:
+        """Return the text of row `document` of `documents`."""
+        if not 0 <= document < len(self.documents["tokens"]):
+            raise SmeltError(
+                f"document {document}: the corpus has documents 0 to {len(self.documents['tokens']) - 1}"
+            )
+        return self.tokenizer.decode(self._ids(document).tolist())
+
+    def _ids(self, document: int) -> np.ndarray:
+        table = self.documents
+        begin, count = int(table["offset"][document]), int(table["tokens"][document])
+        return self._readers[table["split"][document]].tokens(int(table["shard"][document]))[
+            begin : begin + count
+        ]
+
+    def _check(self, name: str) -> None:
+        path = self.folder / name
+        if not path.is_file():
+            raise SmeltError(f"{path} does not exist; build the corpus again")
+        if sha256_file(path) != self.manifest["files"][name]:
+            raise SmeltError(f"{path} is damaged: its SHA-256 differs; build the corpus again")

@@ -1,0 +1,171 @@
+"""From archives to documents with a split: extraction, deduplication, caps, hold-out.
+
+Texts go through Parquet files in a work folder, so that only one source is in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from smelt.corpus.dedup import Deduplicator, repeated_windows, signature
+from smelt.corpus.documents import read_source, sha256_text
+from smelt.corpus.generators import GENERATORS
+from smelt.corpus.pool import run_tasks
+from smelt.corpus.sources import CATEGORIES, Source, SourceSet
+from smelt.corpus.split import split_documents
+from smelt.errors import SmeltError
+
+# Texts of one row group are tokenised by one process at a time.
+GROUP_BYTES = 1_000_000
+_RAW = pa.schema([("text", pa.large_string()), ("signature", pa.binary())])
+_CLEAN = pa.schema([("text", pa.large_string())])
+
+
+@dataclass
+class Prepared:
+    """The documents of one source, in the order of their hashes; their texts are in `path`.
+
+    Attributes:
+        groups: bytes of each row group of `path`.
+        repeated: share of the windows of eight words that occurred before in this source.
+        skipped: files of the source that are not UTF-8.
+    """
+
+    source: Source
+    path: Path
+    hashes: list[str] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    splits: list[str] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+    repeated: float = 0.0
+    skipped: int = 0
+
+    def texts(self) -> Iterator[str]:
+        """Yield the texts in order."""
+        with pq.ParquetFile(self.path) as file:
+            for group in range(file.num_row_groups):
+                yield from file.read_row_group(group).column("text").to_pylist()
+
+
+def prepare(sources: SourceSet, archives: dict[str, Path], work: Path, jobs: int) -> list[Prepared]:
+    """Extract, deduplicate across sources, cap and split all sources.
+
+    Args:
+        archives: checked archive of each package.
+        work: folder for the intermediate files.
+
+    Returns:
+        The sources in the order of the set.
+
+    Raises:
+        SmeltError: a source or a category is left without enough documents.
+    """
+    tasks = [(source, [archives[name] for name in source.packages], work) for source in sources.sources]
+    expected = [source.cap for source in sources.sources]
+    extracted = run_tasks(_extract, tasks, expected, jobs, "extract")
+    deduplicator = Deduplicator()
+    prepared = []
+    for source, skipped in zip(sources.sources, extracted, strict=True):
+        item = _new_documents(source, work, deduplicator)
+        item.skipped = skipped
+        item.splits = split_documents(
+            item.sizes, item.hashes, sources.validation_fraction, sources.decay_fraction
+        )
+        prepared.append(item)
+    _check_categories(sources, prepared)
+    repeated = run_tasks(
+        _repeated, [(item,) for item in prepared], [sum(i.sizes) for i in prepared], jobs, "count"
+    )
+    for item, share in zip(prepared, repeated, strict=True):
+        item.repeated = share
+    return prepared
+
+
+def _extract(source: Source, archives: list[Path], work: Path) -> int:
+    """Write the source's documents and their signatures to `<work>/<source>.raw.parquet`."""
+    result = read_source(source, archives)
+    rows = ({"text": text, "signature": signature(text).tobytes()} for text in result.texts)
+    with GroupWriter(work / f"{source.name}.raw.parquet", _RAW) as writer:
+        for row in rows:
+            writer.add(row)
+    return result.skipped
+
+
+def _new_documents(source: Source, work: Path, deduplicator: Deduplicator) -> Prepared:
+    """Write what no earlier source and no earlier document has said, up to the cap."""
+    raw, item = work / f"{source.name}.raw.parquet", Prepared(source, work / f"{source.name}.parquet")
+    total = 0
+    with pq.ParquetFile(raw) as file, GroupWriter(item.path, _CLEAN) as writer:
+        for text, values in _rows(file):
+            if total >= source.cap:
+                break
+            if source.kind not in GENERATORS:
+                text = deduplicator.new_text(text)
+                size = len(text.encode())
+                if size < source.min_bytes or deduplicator.is_near(np.frombuffer(values, np.uint32)):
+                    continue
+            size = len(text.encode())
+            total += size
+            item.hashes.append(sha256_text(text))
+            item.sizes.append(size)
+            writer.add({"text": text})
+    raw.unlink()
+    item.groups = writer.sizes
+    if len(item.hashes) < 2:
+        raise SmeltError(
+            f"source {source.name} has {len(item.hashes)} documents that no other source has; at least two are needed"
+        )
+    return item
+
+
+def _rows(file: pq.ParquetFile) -> Iterator[tuple[str, bytes]]:
+    for group in range(file.num_row_groups):
+        table = file.read_row_group(group)
+        yield from zip(table.column("text").to_pylist(), table.column("signature").to_pylist(), strict=True)
+
+
+def _check_categories(sources: SourceSet, prepared: list[Prepared]) -> None:
+    present = Counter(item.source.category for item in prepared)
+    for category in CATEGORIES:
+        if not present[category]:
+            raise SmeltError(f"source set {sources.name} has no source of category {category}")
+
+
+def _repeated(item: Prepared) -> float:
+    return repeated_windows(item.texts())
+
+
+class GroupWriter:
+    """Writes rows to a Parquet file in row groups of about a megabyte of text."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._writer = pq.ParquetWriter(path, schema, compression="lz4")
+        self._schema, self._rows, self._bytes = schema, [], 0
+        self.sizes: list[int] = []
+
+    def __enter__(self) -> GroupWriter:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._flush()
+        self._writer.close()
+
+    def add(self, row: dict[str, object]) -> None:
+        """Append one row."""
+        self._rows.append(row)
+        self._bytes += len(row["text"].encode())
+        if self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
+            self.sizes.append(self._bytes)
+            self._rows, self._bytes = [], 0

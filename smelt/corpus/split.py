@@ -1,0 +1,57 @@
+"""Hold out documents, and keep text for the decay branches apart from the trunk's."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+SPLITS = ("validation", "trunk", "decay")
+# Upper bounds of the length buckets, in tokens (figure 11a); longer documents belong to the last bucket.
+LENGTH_BOUNDS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
+# A class of lengths with fewer documents of a source gives none away for validation.
+MIN_STRATUM = 4
+
+
+def length_bucket(tokens: int) -> int:
+    """Return the upper bound of the length bucket of a document of so many tokens."""
+    return next((bound for bound in LENGTH_BOUNDS if tokens <= bound), LENGTH_BOUNDS[-1])
+
+
+def split_documents(
+    sizes: Sequence[int], hashes: Sequence[str], validation: float, decay: float
+) -> list[str]:
+    """Assign the documents of one source to `validation`, `trunk` or `decay`.
+
+    Documents are stratified by length (doublings of bytes) and taken in the order of their hashes. Every
+    class with at least four documents gives at least one to validation, so that all lengths are
+    measured. Decay text is a share of the remaining bytes.
+
+    Args:
+        sizes: bytes of each document.
+        hashes: its SHA-256.
+        validation: share of the documents to hold out.
+        decay: share of the training bytes that only the branches see.
+    """
+    strata: dict[int, list[int]] = defaultdict(list)
+    for index in sorted(range(len(sizes)), key=lambda index: hashes[index]):
+        strata[sizes[index].bit_length()].append(index)
+    result = ["trunk"] * len(sizes)
+    for members in strata.values():
+        count = max(1, round(validation * len(members))) if len(members) >= MIN_STRATUM else 0
+        for index in members[:count]:
+            result[index] = "validation"
+    if "validation" not in result:
+        result[min(range(len(sizes)), key=lambda index: hashes[index])] = "validation"
+    _assign_decay(result, sizes, [index for _, members in sorted(strata.items()) for index in members], decay)
+    return result
+
+
+def _assign_decay(result: list[str], sizes: Sequence[int], order: list[int], share: float) -> None:
+    """Give a document to decay whenever that brings the share of bytes so far closer to `share`."""
+    taken = seen = 0
+    for index in order:
+        if result[index] == "trunk":
+            seen += sizes[index]
+            if taken + sizes[index] / 2 <= share * seen:
+                result[index] = "decay"
+                taken += sizes[index]
