@@ -13,7 +13,9 @@ from smelt.laws.surface import Surface
 FLOPS_PER_PARAMETER = 6.0
 
 
-def frontier_optimum(law: Surface, compute: np.ndarray, sparsity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def frontier_optimum(
+    law: Surface, compute: np.ndarray, sparsity: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return F* (FLOPs per token) and D* (tokens) at `compute` training FLOPs."""
     log_compute = np.log(np.asarray(compute, dtype=float))
     log_flops = (

@@ -88,7 +88,11 @@ _TABLES = {
     "dyck_mass": "run:s visit:i role:s | mass:f low:f? high:f?",
     "interventions": ("run:s intervention:s category:s | rise:f low:f? high:f? loss:f tokens:i"),
     # report and results
-    "claims": ("claim:s | statement:s paper_value:s value:f? low:f? high:f? verdict:s reason:s"),
+    # value, low and high are those of `component`, the part of the claim that is hardest to establish
+    "claims": (
+        "claim:s | number:i statement:s paper_value:s value:f? low:f? high:f? unit:s component:s verdict:s "
+        "reason:s rule:s scope:s power:s"
+    ),
     "provenance": "key:s | value:s",
 }
 

@@ -1,0 +1,61 @@
+"""`python -m smelt.laws --study S --results R --out R/laws`: every analysis of sections 5 to 7 as tables."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from smelt import cli
+from smelt.errors import SmeltError
+from smelt.laws import benchmarks, surfaces
+from smelt.laws.inputs import Results, designs, load_results
+from smelt.results.parquet import write_table
+from smelt.study import load_study
+
+Rows = list[dict[str, Any]]
+
+
+def analyses(results: Results) -> dict[str, Rows]:
+    """Return the rows of every table of this stage."""
+    study = results.study
+    *pair, dropped = designs(results)
+    sparse = sorted(percent for percent in study.sparsities if percent > 0)
+    surface = surfaces.analyse(tuple(pair), sparse, study.laws.starts, study.laws.draws)
+    tables = {
+        "law_fits": surfaces.fit_rows(surface),
+        "law_draws": surfaces.draw_rows(surface),
+        "ce_gain": surfaces.gain_rows(surface),
+        "tpp": surfaces.tpp_rows(surface, study.laws.tpp_draws),
+        "law_contrasts": surfaces.contrast_rows(surface),
+        "law_notes": surfaces.note_rows(surface, results.problems + dropped),
+    }
+    _add(tables, benchmarks.calibration_tables(results))
+    return tables
+
+
+def _add(tables: dict[str, Rows], more: dict[str, Rows]) -> None:
+    for name, rows in more.items():
+        tables.setdefault(name, []).extend(rows)
+
+
+def main() -> int:
+    """Read the stage tables, run the analyses, write their tables."""
+    parser = argparse.ArgumentParser(prog="python -m smelt.laws", description=__doc__)
+    parser.add_argument("--study", required=True, help="study name or file")
+    parser.add_argument("--results", required=True, help="results folder of the study")
+    parser.add_argument("--out", required=True, help="folder for the tables")
+    arguments = parser.parse_args()
+    results = load_results(load_study(arguments.study), arguments.results)
+    if not results.endpoints:
+        raise SmeltError(f"{arguments.results}/evaluate holds no endpoint of study {results.study.name}")
+    tables = analyses(results)
+    for name in sorted(tables):
+        write_table(arguments.out, name, tables[name])
+    for row in tables["law_notes"]:
+        if not row["ok"]:
+            print(f"{row['analysis']}: {row['reason']}")
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

@@ -1,0 +1,198 @@
+"""The analysis of sections 5: fits, draws, CE gain, TPP and the contrasts read off them, as table rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from smelt.errors import SmeltError
+from smelt.laws.bootstrap import Draws, bootstrap, interval, widen
+from smelt.laws.fit import Design, Fit, fit_surface
+from smelt.laws.inputs import ARCHS
+from smelt.laws.quantities import Question, choose_question, quantities
+from smelt.laws.simulate import Coverage, Truth, coverage_study
+from smelt.laws.surface import PARAMETERS, Surface
+
+# Parquet and SQL name the exponents apart from A, E, K.
+COLUMNS = dict(zip(PARAMETERS, ("E", "A", "K", "exp_a", "exp_b", "exp_c"), strict=True))
+SEED = 0
+CALIBRATION_REPEATS = 100
+CALIBRATION_DRAWS = 200
+
+
+@dataclass
+class SurfaceAnalysis:
+    """Everything that later analyses need of the aggregate fits; `fits` is empty where none is possible."""
+
+    designs: tuple[Design, Design]
+    fits: tuple[Fit, ...] = ()
+    draws: Draws | None = None
+    question: Question | None = None
+    coverage: dict[str, Coverage] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def note(self) -> str:
+        """Why the coefficients should not be trusted, or an empty string."""
+        parts = [f"{arch}: {fit.note}" for arch, fit in zip(ARCHS, self.fits, strict=False) if fit.note]
+        return "; ".join(parts)
+
+
+def analyse(
+    designs: tuple[Design, Design], sparsities: list[int], starts: int, draws: int
+) -> SurfaceAnalysis:
+    """Fit both surfaces, bootstrap them and calibrate the intervals by simulation on the same design."""
+    try:
+        fits = tuple(fit_surface(design, starts, SEED) for design in designs)
+    except SmeltError as error:
+        return SurfaceAnalysis(designs, reason=str(error))
+    compute = np.concatenate([design.flops * design.tokens for design in designs])
+    question = choose_question(compute, sparsities)
+    drawn = bootstrap(designs, fits, draws, SEED)
+    if (~drawn.degenerate).sum() < 2:
+        return SurfaceAnalysis(designs, fits, None, question, reason="every bootstrap draw is degenerate")
+    analysis = SurfaceAnalysis(designs, fits, drawn, question)
+    if analysis.note:
+        # Simulating from coefficients that are not identified would calibrate nothing.
+        return analysis
+    truths = tuple(Truth(fit.law, noise_level(fit)) for fit in fits)
+    repeats, inner = min(CALIBRATION_REPEATS, draws), min(CALIBRATION_DRAWS, draws)
+    analysis.coverage = coverage_study(designs, truths, question, repeats, inner, SEED)
+    return analysis
+
+
+def noise_level(fit: Fit) -> float:
+    """Return the residual standard deviation in nats with the fitted parameters taken off the count."""
+    return fit.rmse * np.sqrt(fit.n / max(fit.n - len(PARAMETERS), 1))
+
+
+def fit_rows(analysis: SurfaceAnalysis) -> list[dict[str, Any]]:
+    """Return the rows of `law_fits` for the aggregate."""
+    rows = []
+    for i, arch in enumerate(ARCHS):
+        row = {"arch": arch, "subset": "all", "n": len(analysis.designs[i])}
+        if analysis.fits:
+            fit = analysis.fits[i]
+            row |= coefficients(fit.law) | {
+                "rmse": fit.rmse,
+                "condition": fit.condition,
+                "converged": fit.converged,
+                "note": fit.note,
+            }
+        else:
+            row |= dict.fromkeys(COLUMNS.values()) | {"rmse": None, "condition": None, "converged": False}
+            row["note"] = analysis.reason
+        rows.append(row)
+    return rows
+
+
+def coefficients(law: Surface) -> dict[str, float]:
+    """Return a surface's coefficients under their column names."""
+    return {COLUMNS[name]: float(value) for name, value in law.columns().items()}
+
+
+def draw_rows(analysis: SurfaceAnalysis) -> list[dict[str, Any]]:
+    """Return the rows of `law_draws`."""
+    if analysis.draws is None:
+        return []
+    rows = []
+    for arch in ARCHS:
+        law = getattr(analysis.draws, arch)
+        for i, degenerate in enumerate(analysis.draws.degenerate):
+            row = {"arch": arch, "draw": i, "degenerate": bool(degenerate)}
+            rows.append(row | coefficients(law.draw(i)))
+    return rows
+
+
+def intervals(analysis: SurfaceAnalysis, draws: int | None = None) -> dict[str, dict[str, Any]]:
+    """Return value, percentile interval and calibrated interval of every quantity by name.
+
+    `draws` limits the number of usable draws, as the paper does for TPP.
+    """
+    if analysis.draws is None:
+        return {}
+    baseline, smelt = analysis.draws.usable()
+    if draws is not None:
+        baseline, smelt = baseline.draw(slice(draws)), smelt.draw(slice(draws))
+    values = quantities(analysis.fits[0].law, analysis.fits[1].law, analysis.question)
+    sampled = quantities(baseline, smelt, analysis.question)
+    rows = {}
+    for name, value in values.items():
+        low, high = (float(end) for end in interval(sampled[name]))
+        calibrated = (None, None)
+        if name in analysis.coverage:
+            calibrated = widen(float(value), low, high, analysis.coverage[name].factor)
+        rows[name] = {
+            "value": float(value),
+            "low": low,
+            "high": high,
+            "low_calibrated": calibrated[0],
+            "high_calibrated": calibrated[1],
+            "n": len(sampled[name]),
+        }
+    return rows
+
+
+_ENDS = ("low", "high", "low_calibrated", "high_calibrated")
+
+
+def gain_rows(analysis: SurfaceAnalysis) -> list[dict[str, Any]]:
+    """Return the rows of `ce_gain` for the aggregate (table 7); gains are fractions."""
+    rows = []
+    for name, row in intervals(analysis).items():
+        if not name.startswith("ce_gain:"):
+            continue
+        budget, sparsity = float(name.split(":")[1]), int(name.split(":")[2])
+        # A name holds the budget to six digits; the column holds it whole.
+        budget = min(analysis.question.budgets, key=lambda known: abs(known - budget))
+        rows.append(
+            {"budget": budget, "sparsity": sparsity, "subset": "all", "gain": row["value"]}
+            | {end: row[end] for end in _ENDS}
+            | {"extrapolated": analysis.question.extrapolated(budget), "note": analysis.note}
+        )
+    return rows
+
+
+def tpp_rows(analysis: SurfaceAnalysis, draws: int) -> list[dict[str, Any]]:
+    """Return the rows of `tpp` (table 8) with intervals from the first `draws` usable draws."""
+    rows = []
+    for name, row in intervals(analysis, draws).items():
+        if name.startswith("tpp:"):
+            _, arch, sparsity = name.split(":")
+            rows.append(
+                {"sparsity": int(sparsity), "arch": arch, "budget": analysis.question.main_budget}
+                | {"tpp": row["value"], "note": analysis.note}
+                | {end: row[end] for end in _ENDS}
+            )
+    return rows
+
+
+_UNITS = {"exponent": "", "gain_growth": "fraction", "tpp_ratio": "ratio"}
+
+
+def contrast_rows(analysis: SurfaceAnalysis) -> list[dict[str, Any]]:
+    """Return the rows of `law_contrasts` that come from the two aggregate surfaces."""
+    return [
+        {"contrast": name, "unit": _UNITS[name.split(":")[0]], "note": analysis.note} | row
+        for name, row in intervals(analysis).items()
+        if name.split(":")[0] in _UNITS
+    ]
+
+
+def note_rows(analysis: SurfaceAnalysis, dropped: list[str]) -> list[dict[str, Any]]:
+    """Return the rows of `law_notes`: whether the surface can be believed, dropped endpoints, odd draws."""
+    reason = analysis.reason or analysis.note
+    rows = [{"analysis": "surface", "ok": not reason, "reason": reason}]
+    rows.append({"analysis": "pairs", "ok": not dropped, "reason": "; ".join(dropped)})
+    if analysis.draws is not None:
+        count, bad = len(analysis.draws.degenerate), int(analysis.draws.degenerate.sum())
+        rows.append(
+            {
+                "analysis": "bootstrap",
+                "ok": bad <= 0.05 * count,
+                "reason": f"{bad} of {count} draws are degenerate and left out",
+            }
+        )
+    return rows

@@ -1,0 +1,150 @@
+"""The rules that turn estimates with intervals into verdicts; fixed before any data were seen.
+
+A claim is a set of components that must all hold. Each component is a number whose sign decides, with a 95%
+interval, written so that positive supports the claim.
+
+- `reproduced`: every component's interval lies above zero. Each is tested at its own 95%, because all of them
+  must pass (an intersection-union test has the level of its parts).
+- `contradicted`: some component's interval lies below zero after its arms are stretched for the number of
+  components (Bonferroni), because one failure among many is expected by chance.
+- `inconclusive`: anything else, and always where a component has no interval or the fit behind it is not
+  identified.
+- `not measured`: the numbers are absent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+REPRODUCED, CONTRADICTED = "reproduced", "contradicted"
+INCONCLUSIVE, NOT_MEASURED = "inconclusive", "not measured"
+VERDICTS = (REPRODUCED, CONTRADICTED, INCONCLUSIVE, NOT_MEASURED)
+
+
+class Unmeasured(Exception):
+    """The numbers for a claim are absent; the message says why, in one sentence."""
+
+
+@dataclass(frozen=True)
+class Component:
+    """One testable part of a claim.
+
+    Attributes:
+        label: what it is, as a reader should see it.
+        value, low, high: estimate and 95% interval in its own unit; no interval is None, None.
+        threshold: the component holds above it (`sign` 1) or below it (`sign` -1).
+        doubt: why the number should not be believed, or an empty string.
+    """
+
+    label: str
+    value: float
+    low: float | None
+    high: float | None
+    threshold: float = 0.0
+    sign: int = 1
+    doubt: str = ""
+
+    def margins(self) -> tuple[float, float, float] | None:
+        """Return estimate, lower and upper end as distances on the side of the claim, or None."""
+        if self.low is None or self.high is None:
+            return None
+        ends = sorted(self.sign * (end - self.threshold) for end in (self.low, self.high))
+        return self.sign * (self.value - self.threshold), ends[0], ends[1]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A verdict with the component that is hardest to establish and the reason in one sentence."""
+
+    verdict: str
+    reason: str
+    component: Component | None
+
+
+def not_measured(reason: str) -> Finding:
+    """Return the finding for absent numbers."""
+    return Finding(NOT_MEASURED, reason, None)
+
+
+def judge(components: Sequence[Component]) -> Finding:
+    """Apply the rule of this module to all components of one claim."""
+    if not components:
+        return not_measured("the study has no run or endpoint that this claim is about")
+    weakest = min(components, key=_strength)
+    doubted = [part for part in components if part.doubt]
+    if doubted:
+        return Finding(INCONCLUSIVE, _sentence(doubted[0].doubt), weakest)
+    blind = [part for part in components if part.margins() is None]
+    if blind:
+        return Finding(INCONCLUSIVE, _sentence(f"{blind[0].label} has no interval"), blind[0])
+    count = len(components)
+    failed = [part for part in components if _upper_after_stretch(part, count) < 0]
+    if failed:
+        worst = min(failed, key=_strength)
+        return Finding(CONTRADICTED, _tell(worst, "lies on the other side", failed, count), worst)
+    held = [part for part in components if part.margins()[1] > 0]
+    if len(held) == count:
+        return Finding(REPRODUCED, _tell(weakest, "holds with its whole interval", held, count), weakest)
+    return Finding(INCONCLUSIVE, _tell(weakest, "cannot be told from its threshold", held, count), weakest)
+
+
+def judge_band(components: Sequence[Component], low: float, high: float) -> Finding:
+    """Test that every component lies inside `low`..`high`: an equivalence claim.
+
+    Reproduced when all intervals lie inside, contradicted when one lies wholly outside after stretching.
+    """
+    sides = []
+    for part in components:
+        for threshold, sign in ((low, 1), (high, -1)):
+            sides.append(Component(part.label, part.value, part.low, part.high, threshold, sign, part.doubt))
+    return judge(sides)
+
+
+def judge_share(component: Component, paper_share: float, count: int, unit: str) -> Finding:
+    """Test a share of wins against one half, and its agreement with the paper's share.
+
+    `component` has threshold 0.5. Wins in more than half are `reproduced` only where the interval reaches the
+    paper's share; else the direction agrees but the extent does not, which is `inconclusive`.
+    """
+    finding = judge([component])
+    if finding.verdict == REPRODUCED and component.high < paper_share:
+        reason = (
+            f"SMELT wins more often than not ({component.value:.0%} of {count} {unit}) but less often than "
+            f"in the paper ({paper_share:.0%})"
+        )
+        return Finding(INCONCLUSIVE, _sentence(reason), component)
+    return finding
+
+
+def _strength(part: Component) -> float:
+    """Return the margin in units of the interval's lower arm; the least is the hardest to establish."""
+    margins = part.margins()
+    if margins is None:
+        return float("-inf")
+    value, low, _ = margins
+    return value / max(abs(value - low), 1e-12)
+
+
+def _upper_after_stretch(part: Component, count: int) -> float:
+    value, low, high = part.margins()
+    normal = NormalDist()
+    factor = normal.inv_cdf(1 - 0.025 / count) / normal.inv_cdf(0.975)
+    centre = min(max(value, low), high)
+    return centre + factor * (high - centre)
+
+
+def _tell(part: Component, what: str, held: Sequence[Component], count: int) -> str:
+    several = f"; {len(held)} of {count} parts do" if count > 1 else ""
+    if what.startswith("cannot"):
+        several = f"; {len(held)} of {count} parts hold" if count > 1 else ""
+    wanted = "above" if part.sign > 0 else "below"
+    return _sentence(
+        f"{part.label} is {part.value:.4g} [{part.low:.4g}, {part.high:.4g}] and must be {wanted} "
+        f"{part.threshold:g}: it {what}{several}"
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")
