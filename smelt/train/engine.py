@@ -71,7 +71,8 @@ def train(spec: RunSpec, corpus: Any, out: Path, hardware: Hardware) -> str:
 def _trainer(spec: RunSpec, out: Path, hardware: Hardware, callbacks: list[Callback]) -> Trainer:
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    for message in (".*does not have many workers", "Total length of", ".*isinstance.treespec, LeafSpec"):
+        warnings.filterwarnings("ignore", message=message)
     return Trainer(
         **hardware.trainer_arguments(),
         max_epochs=1,

@@ -44,7 +44,6 @@ class Keeper(Callback):
         self._interval = float(os.environ.get(INTERVAL_VARIABLE, _INTERVAL))
         self._saved = time.monotonic()
         self._stop = False
-        self._fork: int | None = None
         self._store: Store
 
     def setup(self, trainer: Trainer, module: TrainingModule, stage: str) -> None:
@@ -64,7 +63,6 @@ class Keeper(Callback):
         """Bring the state back and take over the signals."""
         if self.done:
             self._load(trainer, module, self.done)
-            self._fork = self._itinerary.fork_of(self.done)
         # Lightning's own handlers would end the process without a checkpoint; it puts ours back at the end.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
@@ -80,8 +78,6 @@ class Keeper(Callback):
         if update.ends:
             self._end_branch(trainer, module, update, done)
         elif update.forks or stop or save:
-            if update.forks:
-                self._fork = done
             self._save(trainer, module, done)
         if stop:
             self.stopped = trainer.should_stop = True
@@ -92,6 +88,7 @@ class Keeper(Callback):
 
     def _on_signal(self, number: int, frame: Any) -> None:
         self._stop = True
+        signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
 
     def _flags(self) -> tuple[int, int]:
         return int(self._stop), int(time.monotonic() - self._saved > self._interval)
@@ -117,7 +114,7 @@ class Keeper(Callback):
         if trainer.is_global_zero:
             files |= self._store.write(done, ROWS, {ROWS: rows_to_tensor(module.rows)})
             self._store.commit(done, state, files, self.endpoints)
-            self._store.prune(self._fork)
+            self._store.prune(self._itinerary.fork_of(done))
         trainer.strategy.barrier()
         self._saved = time.monotonic()
         module.start_clock()
@@ -140,8 +137,8 @@ class Keeper(Callback):
                 }
             )
         del weights
-        files = self._store.state_files(self._fork)
-        self._commit(trainer, module, done, self._fork, files)
+        fork = self._itinerary.fork_of(done)
+        self._commit(trainer, module, done, fork, self._store.state_files(fork))
         if done < len(self._itinerary):
             self._load(trainer, module, done)
         module.start_clock()

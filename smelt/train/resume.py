@@ -92,8 +92,15 @@ class Store:
         self._remove([number for number in self._numbers() if number not in keep])
 
     def clear(self, after: int = -1) -> None:
-        """Remove the checkpoints with more than `after` updates behind them."""
-        self._remove([number for number in self._numbers() if number > after])
+        """Remove the checkpoints with more than `after` updates behind them, unfinished ones too."""
+        paths = list(self._folder.iterdir()) if self._folder.is_dir() else []
+        for path in sorted(
+            paths, key=lambda path: path.suffix != ".json"
+        ):  # a record never outlives its files
+            if int(path.name.lstrip(".")[:9]) > after:
+                path.unlink()
+        if paths and after < 0:
+            self._folder.rmdir()
 
     def latest(
         self, fork_of: Callable[[int], int | None], agree: Callable[[bool], bool] = bool
