@@ -2,7 +2,8 @@
 
 from smelt.budget.accounting import Budget, budget, flops_per_token, kv_elements, parameters, sparsity
 from smelt.budget.resolve import resolve_point, resolve_run
-from smelt.budget.solver import Match, Recipe, match
+from smelt.budget.search import Recipe
+from smelt.budget.solver import Match, match
 
 __all__ = [
     "Budget",

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from smelt.budget.accounting import Budget, attention_params, budget, parameters, sparsity
-from smelt.budget.solver import Match, Recipe, match
+from smelt.budget.search import Recipe
+from smelt.budget.solver import Match, match
 from smelt.errors import SmeltError
 from smelt.files import ROOT
 from smelt.study import Geometry

@@ -103,8 +103,8 @@ def _power(plan: dict[str, Any], spread: dict[tuple[str, int], float]) -> str:
             "unknown" if known is None else f"{known:.4f}",
         ])  # fmt: skip
     return (
-        "Loss gap, SMELT minus Baseline in nats per token, that the paper's law (table 6) expects. The law was\n"
-        "fitted on S 85-97% and 1.3e19 to 2.2e21 FLOPs; outside that window the number is an extrapolation.\n"
+        "Loss gap, SMELT minus Baseline in nats per token, that the paper's law (table 6) expects. The law\n"
+        "was fitted on S 85-97% and 1.3e19 to 2.2e21 FLOPs; outside that window the number is extrapolated.\n"
         + _table(["cell", "horizon", "tokens", "FLOPs", "gap", "window", "seed spread"], rows)
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from smelt.budget.solver import Match, Recipe, match
+from smelt.budget.search import Recipe
+from smelt.budget.solver import Match, match
 from smelt.errors import SmeltError
 from smelt.study import Geometry, RunPoint, RunSpec, Study
 from smelt.study.geometry import centred_start

@@ -1,14 +1,7 @@
 """Find sizes whose FLOPs, parameters and KV cache equal a Baseline's, for any depth and loop.
 
-Per executed layer the FLOPs budget and per physical layer the parameter budget are known. For a hidden size,
-a query width and a KV width they leave two unknowns, the expert size I and the number of experts E:
-
-    3 k I + E = P        (FLOPs)
-    E (3 I + 1) = M      (parameters)
-
-a quadratic in I. The search enumerates every aligned hidden size, KV width and query width in a box around
-the Baseline, solves the quadratic, rounds I to the alignment and E to whole experts, recounts the budgets of
-what is left and takes the candidate with the least cost. Nothing is random, ties are broken by size.
+Of the candidates of `smelt.budget.search` the one with the least cost is taken: how far it is from the
+preferred shape, and how far from the budgets. Nothing is random, ties are broken by size.
 """
 
 from __future__ import annotations
@@ -18,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from smelt.budget.accounting import Budget, budget
+from smelt.budget.accounting import budget
+from smelt.budget.search import Recipe, Sizes, candidates, ratios
 from smelt.errors import SmeltError
 from smelt.study import Geometry
 
@@ -27,41 +21,17 @@ GOALS = {"flops": 0.01, "params": 0.003, "kv": 0.02}
 REFUSED = 0.10
 
 # Cost of a relative change (absolute log ratio) of each size; what is narrowed first is cheap.
+# `active` is top_k experts together, `ratio` the query width per hidden size.
 PREFERENCES = {
-    "hidden": {"hidden": 0.0, "query": 0.0, "query_per_hidden": 0.5, "expert_dim": 0.05, "experts": 2.0},
-    "experts": {"hidden": 4.0, "query": 0.5, "query_per_hidden": 0.0, "expert_dim": 0.0, "experts": 0.5},
-    "heads": {"hidden": 4.0, "query": 0.0, "query_per_hidden": 0.0, "expert_dim": 0.5, "experts": 0.5},
+    "hidden": {"hidden": 0.25, "query": 0.0, "ratio": 0.5, "active": 0.25, "experts": 0.5},
+    "experts": {"hidden": 4.0, "query": 0.5, "ratio": 0.0, "active": 0.0, "experts": 0.5},
+    "heads": {"hidden": 4.0, "query": 0.0, "ratio": 0.0, "active": 0.5, "experts": 0.5},
 }
 HEAD_COST = 0.05  # of head_dim and kv_heads, which matter least
-MISMATCH_COST = 0.05  # of a mismatch as large as its goal
-EXCESS_COST = 50.0  # of every further goal beyond the goal
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """The shape that is asked for: depth and loop, alignment, what is narrowed first.
-
-    Attributes:
-        layers: physical depth.
-        start, length, count, order: the loop, as in `Geometry`.
-        align: hidden and expert_dim are multiples of it; from 8 on head_dim is a multiple of 8, else even.
-        narrow: a key of `PREFERENCES`.
-        expert_geometry: (experts, expert_dim) to be kept, or None when both are free.
-    """
-
-    layers: int
-    start: int = 0
-    length: int = 0
-    count: int = 1
-    order: str = "block"
-    align: int = 8
-    narrow: str = "hidden"
-    expert_geometry: tuple[int, int] | None = None
-
-    @property
-    def effective_layers(self) -> int:
-        """Executed layers."""
-        return self.layers + (self.count - 1) * self.length
+OTHER_RATIO_COST = 0.1  # of an expert count other than L_eff/L times the Baseline's, the ratio of all cells
+MISMATCH_COST = 0.1  # of a mismatch as large as its goal
+EXCESS_COST = 1.0  # of every further goal beyond the goal
+ORDER = ("hidden", "kv_heads", "head_dim", "heads", "expert_dim", "experts", "top_k")
 
 
 @dataclass(frozen=True)
@@ -95,29 +65,56 @@ def match(baseline: Geometry, recipe: Recipe, attended: float) -> Match:
 
     Raises:
         SmeltError: the recipe is impossible, or no sizes come within `REFUSED` of every budget; the message
-            names the budget that binds.
+            names the budget that binds and what would work.
     """
-    frame = _frame(baseline, recipe)
-    target = budget(baseline, attended)
-    sizes = _candidates(baseline, recipe, target, attended)
-    ratios = _ratios(sizes, frame, target, attended)
-    cost = _preference(sizes, baseline, recipe) + _mismatch_cost(ratios)
-    keys = [sizes[name] for name in ("hidden", "kv_heads", "head_dim", "heads", "expert_dim", "experts")]
-    best = int(np.lexsort((*keys, np.round(cost, 12)))[0])
-    geometry = replace(frame, **{name: int(values[best]) for name, values in sizes.items()})
-    found = Match(geometry, *budget(geometry, attended).ratios(target))
+    found = _best(baseline, recipe, attended)
     worst = max(found.mismatch, key=lambda name: abs(found.mismatch[name]))
     if abs(found.mismatch[worst]) > REFUSED:
-        raise SmeltError(_refusal(found, worst, recipe))
+        raise SmeltError(_refusal(baseline, recipe, attended, found, worst))
     return found
 
 
-def _frame(baseline: Geometry, recipe: Recipe) -> Geometry:
-    """Return the Baseline's sizes in the recipe's shape; `Geometry` refuses an impossible span."""
+def trade_off(baseline: Geometry, recipe: Recipe, attended: float) -> list[Match]:
+    """Return the matches that no other beats in all three budgets and in the preferred shape, best first.
+
+    Candidates more than `REFUSED` from a budget are left out.
+    """
+    sizes, errors, preference = _counted(baseline, recipe, attended, REFUSED)
+    columns = np.stack([*(errors[name] / GOALS[name] for name in GOALS), preference], axis=1)
+    kept = np.flatnonzero(np.all([errors[name] <= REFUSED for name in GOALS], axis=0))
+    kept = kept[np.argsort(_cost(errors, preference)[kept], kind="stable")]
+    front: list[int] = []
+    for index in kept:
+        if not any(np.all(columns[other] <= columns[index] + 1e-12) for other in front):
+            front.append(int(index))
+    return [_match(baseline, recipe, attended, sizes, index) for index in front]
+
+
+def _best(baseline: Geometry, recipe: Recipe, attended: float) -> Match:
+    sizes, errors, preference = _counted(baseline, recipe, attended, GOALS["kv"])
+    cost = np.round(_cost(errors, preference), 12)
+    cheapest = np.flatnonzero(cost == cost.min())
+    ties = np.lexsort([sizes[name][cheapest] for name in reversed(ORDER)])
+    return _match(baseline, recipe, attended, sizes, int(cheapest[ties[0]]))
+
+
+def _counted(
+    baseline: Geometry, recipe: Recipe, attended: float, kv_limit: float
+) -> tuple[Sizes, dict[str, np.ndarray], np.ndarray]:
+    """Return candidates, their absolute mismatches and their distance from the preferred shape."""
     if recipe.narrow not in PREFERENCES:
         raise SmeltError(f"narrow is {recipe.narrow!r}; it must be one of {', '.join(PREFERENCES)}")
     if baseline.looped:
         raise SmeltError(f"the Baseline is looped {baseline.loop_count} times; it must be unlooped")
+    _shape(baseline, recipe)
+    target = budget(baseline, attended)
+    sizes = candidates(baseline, recipe, target, attended, kv_limit)
+    errors = {name: np.abs(r - 1) for name, r in ratios(sizes, recipe, target, attended).items()}
+    return sizes, errors, _preference(sizes, baseline, recipe)
+
+
+def _shape(baseline: Geometry, recipe: Recipe, **sizes: int) -> Geometry:
+    """Return a geometry of the recipe's shape; `Geometry` refuses an impossible span."""
     return replace(
         baseline,
         layers=recipe.layers,
@@ -125,132 +122,57 @@ def _frame(baseline: Geometry, recipe: Recipe) -> Geometry:
         loop_length=recipe.length,
         loop_count=recipe.count,
         loop_order=recipe.order,
+        **sizes,
     )
 
 
-def _multiples(low: float, high: float, step: int) -> np.ndarray:
-    """Return the positive multiples of `step` in [low, high]; at least the nearest one to `high`."""
-    first, last = max(1, int(np.ceil(low / step))), max(1, int(high // step))
-    return np.arange(min(first, last), last + 1) * step
+def _match(baseline: Geometry, recipe: Recipe, attended: float, sizes: Sizes, index: int) -> Match:
+    geometry = _shape(baseline, recipe, **{name: int(sizes[name][index]) for name in ORDER})
+    return Match(geometry, *budget(geometry, attended).ratios(budget(baseline, attended)))
 
 
-def _kv_choices(baseline: Geometry, recipe: Recipe, target_kv: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (kv_heads, head_dim) pairs within the KV goal, or the nearest where none is."""
-    step = 8 if recipe.align >= 8 else 2
-    head_dims = _multiples(baseline.head_dim / 4, max(1.5 * baseline.head_dim, step), step)
-    kv_heads, head_dims = (
-        grid.ravel()
-        for grid in np.meshgrid(np.arange(1, max(8, 2 * baseline.kv_heads) + 1), head_dims, indexing="ij")
-    )
-    error = np.abs(2 * recipe.effective_layers * kv_heads * head_dims / target_kv - 1)
-    keep = error <= max(GOALS["kv"], error.min() + 1e-9)
-    return kv_heads[keep], head_dims[keep]
-
-
-def _candidates(baseline: Geometry, recipe: Recipe, target: Budget, attended: float) -> dict[str, np.ndarray]:
-    """Return columns of sizes, one row a candidate."""
-    kv_heads, head_dims = _kv_choices(baseline, recipe, target.kv)
-    query = baseline.heads * baseline.head_dim
-    rows = []
-    for kv_head, head_dim in zip(kv_heads, head_dims, strict=True):
-        group = np.arange(1, max(1, int(2 * query // (kv_head * head_dim))) + 1)
-        rows.append(np.stack([np.full_like(group, kv_head), np.full_like(group, head_dim), kv_head * group]))
-    kv_a, dim_a, heads_a = np.concatenate(rows, axis=1)
-    hidden_h = _multiples(0.4 * baseline.hidden, 2.0 * baseline.hidden, recipe.align)
-    hidden = np.repeat(hidden_h, len(kv_a))
-    kv, dim, heads = (np.tile(column, len(hidden_h)) for column in (kv_a, dim_a, heads_a))
-
-    widths = 2.0 * (heads + kv) * dim
-    per_execution = target.flops / recipe.effective_layers
-    p = (per_execution - 12.0 * heads * dim * attended) / (6.0 * hidden) - widths
-    m = target.params / recipe.layers / hidden - widths - 2.0
-    if recipe.expert_geometry is not None:
-        experts, expert_dim = (np.full_like(hidden, value) for value in recipe.expert_geometry)
-    else:
-        (hidden, kv, dim, heads), experts, expert_dim = _experts(
-            (hidden, kv, dim, heads), p, m, baseline.top_k, recipe.align
-        )
-    return {
-        "hidden": hidden,
-        "kv_heads": kv,
-        "head_dim": dim,
-        "heads": heads,
-        "experts": experts,
-        "expert_dim": expert_dim,
-    }
-
-
-def _experts(
-    columns: tuple[np.ndarray, ...], p: np.ndarray, m: np.ndarray, top_k: int, align: int
-) -> tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]:
-    """Solve (P - 3kI)(3I + 1) = M for the larger I; round to both neighbours, E to three.
-
-    Where no I stores M at this P, the I that stores most is taken.
-    """
-    half = 3.0 * (p - top_k)
-    root = np.sqrt(np.maximum(half**2 - 36.0 * top_k * (m - p), 0.0))
-    ideal = (half + root) / (18.0 * top_k)
-    lower = np.maximum(np.floor(ideal / align), 1) * align
-    expert_dim = np.concatenate([lower, lower + align])
-    m = np.tile(m, 2)
-    nearest = np.rint(m / (3.0 * expert_dim + 1.0))
-    expert_dim = np.tile(expert_dim, 3).astype(np.int64)
-    experts = np.maximum(np.concatenate([nearest, nearest - 1, nearest + 1]), top_k).astype(np.int64)
-    return tuple(np.tile(column, 6) for column in columns), experts, expert_dim
-
-
-def _ratios(
-    sizes: dict[str, np.ndarray], frame: Geometry, target: Budget, attended: float
-) -> dict[str, np.ndarray]:
-    """Count the three budgets of every candidate, relative to the target; as in `accounting`."""
-    hidden, dim = sizes["hidden"].astype(float), sizes["head_dim"]
-    query, kv = sizes["heads"] * dim, sizes["kv_heads"] * dim
-    attention = 2.0 * hidden * (query + kv)
-    expert, router = 3.0 * hidden * sizes["expert_dim"], hidden * sizes["experts"]
-    flops = 6.0 * (attention + frame.top_k * expert + router) + 12.0 * query * attended
-    params = attention + sizes["experts"] * expert + router + 2.0 * hidden
-    return {
-        "flops": frame.effective_layers * flops / target.flops,
-        "params": frame.layers * params / target.params,
-        "kv": 2.0 * frame.effective_layers * kv / target.kv,
-    }
-
-
-def _preference(sizes: dict[str, np.ndarray], baseline: Geometry, recipe: Recipe) -> np.ndarray:
+def _preference(sizes: Sizes, baseline: Geometry, recipe: Recipe) -> np.ndarray:
     """Return how far each candidate is from the preferred shape.
 
     Preferred are the Baseline's sizes, with L_eff/L times its experts (each execution may use L/L_eff of the
     FLOPs while the same parameters are stored) and its KV heads at L/L_eff of their size.
     """
-    weights = PREFERENCES[recipe.narrow]
-    query = sizes["heads"] * sizes["head_dim"] / (baseline.heads * baseline.head_dim)
-    hidden = sizes["hidden"] / baseline.hidden
     growth = recipe.effective_layers / recipe.layers
+    hidden = sizes["hidden"] / baseline.hidden
+    query = sizes["heads"] * sizes["head_dim"] / (baseline.heads * baseline.head_dim)
     terms = {
         "hidden": hidden,
         "query": query,
-        "query_per_hidden": query / hidden,
-        "expert_dim": sizes["expert_dim"] / baseline.expert_dim,
+        "ratio": query / hidden,
+        "active": sizes["top_k"] * sizes["expert_dim"] / (baseline.top_k * baseline.expert_dim),
         "experts": sizes["experts"] / (growth * baseline.experts),
     }
+    weights = PREFERENCES[recipe.narrow]
     cost = sum(weights[name] * np.abs(np.log(term)) for name, term in terms.items() if weights[name])
-    kv_size = sizes["head_dim"] * recipe.effective_layers / (baseline.head_dim * baseline.layers)
-    heads = np.abs(np.log(kv_size)) + np.abs(np.log(sizes["kv_heads"] / baseline.kv_heads))
-    return cost + HEAD_COST * heads
+    head_dim = sizes["head_dim"] * recipe.effective_layers / (baseline.head_dim * baseline.layers)
+    heads = np.abs(np.log(head_dim)) + np.abs(np.log(sizes["kv_heads"] / baseline.kv_heads))
+    return cost + HEAD_COST * heads + OTHER_RATIO_COST * (np.abs(terms["experts"] - 1) > 1e-9)
 
 
-def _mismatch_cost(ratios: dict[str, np.ndarray]) -> np.ndarray:
-    cost = 0.0
-    for name, ratio in ratios.items():
-        relative = np.abs(ratio - 1) / GOALS[name]
+def _cost(errors: dict[str, np.ndarray], preference: np.ndarray) -> np.ndarray:
+    cost = preference
+    for name, error in errors.items():
+        relative = error / GOALS[name]
         cost = cost + MISMATCH_COST * relative + EXCESS_COST * np.maximum(relative - 1, 0)
     return cost
 
 
-def _refusal(found: Match, worst: str, recipe: Recipe) -> str:
+def _refusal(baseline: Geometry, recipe: Recipe, attended: float, found: Match, worst: str) -> str:
+    """Return one sentence: which budget binds, by how much, and the nearest recipe that works."""
     words = {"flops": "FLOPs per token", "params": "parameters", "kv": "KV cache per token"}
+    hint = "a Baseline with larger sizes would work"
+    for count in range(recipe.count - 1, 1, -1):
+        nearest = _best(baseline, replace(recipe, count=count), attended)
+        if max(map(abs, nearest.mismatch.values())) <= REFUSED:
+            hint = f"{count} visits would work"
+            break
     return (
-        f"no sizes aligned to {recipe.align} give {recipe.layers} layers with a span of {recipe.length} "
-        f"executed {recipe.count} times the Baseline's budgets: {words[worst]} stay "
-        f"{found.mismatch[worst]:+.1%} away; fewer visits, a shorter span or a larger Baseline would work"
+        f"no sizes in multiples of {recipe.align} give {recipe.layers} layers with a span of {recipe.length} "
+        f"visited {recipe.count} times the budgets of {baseline.layers} layers of hidden size "
+        f"{baseline.hidden}: {words[worst]} stay {found.mismatch[worst]:+.1%} away; {hint}"
     )
