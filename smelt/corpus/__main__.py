@@ -26,14 +26,15 @@ def main() -> None:
     building.add_argument("--jobs", type=int, default=cores(), help="processes (default: all cores)")
     args = parser.parse_args()
     study = load_study(args.study)
+    sources = load_sources(study.corpus.sources)
     if args.command == "fetch":
-        print(fetch(load_sources(study.corpus.sources), args.cache))
+        print(fetch(sources, args.cache))
         return
-    corpus = build(study, args.cache, args.out, max(1, args.jobs))
+    corpus = build(study, sources, args.cache, args.out, max(1, args.jobs))
     tokens = ", ".join(f"{count} {split}" for split, count in corpus.manifest["splits"].items())
     print(
-        f"{args.out}: tokens {tokens}; a token attends to {corpus.manifest['attended_context']:.1f} tokens on "
-        f"average (the study counts with {study.corpus.attended_context:g})"
+        f"{args.out}: tokens {tokens}; a token attends to {corpus.manifest['attended_context']:.1f} tokens "
+        f"on average (the study counts with {study.corpus.attended_context:g})"
     )
 
 

@@ -15,12 +15,12 @@ from tokenizers import Tokenizer
 
 from smelt.corpus.batches import RowSampler
 from smelt.corpus.corpus import DOCUMENTS, FORMAT, MANIFEST, PHASES, TOKENIZER, Corpus
-from smelt.corpus.fetch import check_archive, locked_packages
-from smelt.corpus.pool import run_tasks
+from smelt.corpus.fetch import LOCK, check_archive, locked_packages
+from smelt.corpus.pool import Pool
 from smelt.corpus.prepare import Prepared, prepare
 from smelt.corpus.shards import FOLDER as SHARD_FOLDER
 from smelt.corpus.shards import SHARD_TOKENS, Shard, ShardReader, token_type, write_shard
-from smelt.corpus.sources import SourceSet, load_sources
+from smelt.corpus.sources import SourceSet
 from smelt.corpus.split import SPLITS
 from smelt.corpus.tokenizer import BOS_ID, PAD_ID, load_tokenizer, save_tokenizer, train_tokenizer
 from smelt.errors import SmeltError
@@ -30,6 +30,8 @@ from smelt.study import Study
 
 # Contexts over which the mean attended context is measured.
 _MEASURED_TOKENS = 1 << 20
+# Starting a process takes as long as working through some megabytes.
+_BYTES_A_PROCESS = 8_000_000
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class Tokenised:
     lengths: list[int]
 
 
-def build(study: Study, cache: Path, out: Path, jobs: int) -> Corpus:
-    """Build the corpus of `study` in the folder `out` from the archives in `cache`.
+def build(study: Study, sources: SourceSet, cache: Path, out: Path, jobs: int, lock: Path = LOCK) -> Corpus:
+    """Build the corpus of `study` from `sources` in the folder `out`, reading the archives in `cache`.
 
     The manifest is written last, so a folder with a manifest is complete. The result does not
     depend on `jobs`.
@@ -51,20 +53,20 @@ def build(study: Study, cache: Path, out: Path, jobs: int) -> Corpus:
         SmeltError: an archive is missing or changed, a source or category is empty, or the study asks
             for more epochs than `corpus.max_epochs`.
     """
-    sources = load_sources(study.corpus.sources)
-    packages = locked_packages(sources)
+    packages = locked_packages(sources, lock)
     archives = {package.name: check_archive(cache, package) for package in packages}
+    (out / MANIFEST).unlink(missing_ok=True)
     work = out / ".work"
     shutil.rmtree(work, ignore_errors=True)
-    (out / MANIFEST).unlink(missing_ok=True)
     work.mkdir(parents=True)
+    volume, vocab = sum(source.cap for source in sources.sources), study.corpus.vocab
     try:
-        prepared = prepare(sources, archives, work, jobs)
-        save_tokenizer(
-            train_tokenizer(_training_sample(prepared, sources), study.corpus.vocab), out / TOKENIZER
-        )
-        tokenised = _tokenise(prepared, out / TOKENIZER, work, study.corpus.vocab, jobs)
-        shards = _write_shards(prepared, tokenised, out, token_type(study.corpus.vocab))
+        with Pool(max(1, min(jobs, volume // _BYTES_A_PROCESS))) as pool:
+            prepared = prepare(sources, archives, work, pool)
+            tokenizer = train_tokenizer(_training_sample(prepared, sources), vocab)
+            save_tokenizer(tokenizer, out / TOKENIZER)
+            tokenised = _tokenise(prepared, out / TOKENIZER, work, vocab, pool)
+        shards = _write_shards(prepared, tokenised, out, token_type(vocab))
     finally:
         shutil.rmtree(work, ignore_errors=True)
     _write_sources(prepared, tokenised, out)
@@ -125,8 +127,8 @@ def check_epochs(study: Study, rows: dict[str, int]) -> dict[str, float]:
     for phase, value in epochs.items():
         if value > study.corpus.max_epochs:
             raise SmeltError(
-                f"study {study.name} asks for {asked[phase]} contexts of {study.corpus.context} tokens in its "
-                f"{phase} phase, which is {value:.2f} epochs of the {rows[phase]} that the corpus has; "
+                f"study {study.name} asks for {asked[phase]} contexts of {study.corpus.context} tokens "
+                f"in its {phase} phase, which is {value:.2f} epochs of the {rows[phase]} that there are; "
                 f"corpus.max_epochs allows {study.corpus.max_epochs:g}"
             )
     return epochs
@@ -149,7 +151,7 @@ def _training_sample(prepared: list[Prepared], sources: SourceSet) -> Iterator[s
 
 
 def _tokenise(
-    prepared: list[Prepared], tokenizer: Path, work: Path, vocab: int, jobs: int
+    prepared: list[Prepared], tokenizer: Path, work: Path, vocab: int, pool: Pool
 ) -> list[list[Tokenised]]:
     """Return the token files of each source, one a row group."""
     tasks = [
@@ -158,7 +160,7 @@ def _tokenise(
         for group in range(len(item.groups))
     ]
     sizes = [size for item in prepared for size in item.groups]
-    done = iter(run_tasks(tokenise_group, tasks, sizes, jobs, "tokenise"))
+    done = iter(pool.run(tokenise_group, tasks, sizes, "tokenise"))
     return [[next(done) for _ in item.groups] for item in prepared]
 
 

@@ -7,10 +7,8 @@ import re
 # A longer line is a blob (base64, minified code, a table in one line), not text.
 MAX_LINE = 20_000
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufeff\ufffe\uffff]")
-_TRAILING = re.compile(r"[ \t]+$", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n{3,}")
-_BLANKS = re.compile("[ \t\u00a0]+")
-_INDENT = re.compile(r"^ ", re.MULTILINE)
+_BLANKS = re.compile("[ \t\u00a0]{2,}|[\t\u00a0]")
 
 
 def decode(data: bytes) -> str | None:
@@ -32,8 +30,7 @@ def clean(text: str, prose: bool) -> str:
     text = text.encode("utf-8", "ignore").decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
     text = _CONTROL.sub("", text)
     if prose:
-        text = _INDENT.sub("", _BLANKS.sub(" ", text))
-    text = _TRAILING.sub("", text)
-    if any(len(line) > MAX_LINE for line in text.split("\n")):
-        text = "\n".join(line for line in text.split("\n") if len(line) <= MAX_LINE)
-    return _BLANK_LINES.sub("\n\n", text).strip("\n").rstrip()
+        text = _BLANKS.sub(" ", text)
+    lines = (line.strip() if prose else line.rstrip() for line in text.split("\n"))
+    text = "\n".join(line for line in lines if len(line) <= MAX_LINE)
+    return _BLANK_LINES.sub("\n\n", text).strip("\n")

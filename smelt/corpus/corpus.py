@@ -52,7 +52,7 @@ class Corpus:
         """
         folder = Path(folder)
         manifest = read_json(folder / MANIFEST)
-        if not isinstance(manifest, dict) or not _KEYS <= manifest.keys() or manifest["format"] != FORMAT:
+        if not isinstance(manifest, dict) or _KEYS - manifest.keys() or manifest["format"] != FORMAT:
             raise SmeltError(
                 f"{folder / MANIFEST} is not a corpus manifest of format {FORMAT}; build it again"
             )

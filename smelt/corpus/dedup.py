@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import zlib
 from collections.abc import Iterable
@@ -14,7 +15,7 @@ MIN_PARAGRAPH = 80
 PERMUTATIONS = 64
 THRESHOLD = 0.8
 SHINGLE = 5
-# Long documents are compared on the shingles whose hash is below a limit, which estimates the same similarity.
+# Of a long document the shingles with the smallest hashes are compared; that estimates the same similarity.
 MAX_SHINGLES = 2_000
 
 
@@ -49,8 +50,15 @@ def repeated_windows(texts: Iterable[str], size: int = 8) -> float:
     return 1.0 - len(np.unique(windows)) / len(windows)
 
 
+@functools.cache
+def _permutations() -> np.ndarray:
+    return MinHash(PERMUTATIONS, scheme="affine32").permutations
+
+
 def _sketch(values: np.ndarray | None = None) -> MinHash:
-    return MinHash(PERMUTATIONS, hashfunc=int, hashvalues=values, scheme="affine32")
+    return MinHash(
+        PERMUTATIONS, hashfunc=int, hashvalues=values, permutations=_permutations(), scheme="affine32"
+    )
 
 
 class Deduplicator:

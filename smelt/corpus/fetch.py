@@ -16,11 +16,13 @@ from smelt.files import ROOT, sha256_file, write_json
 LOCK = ROOT / "data" / "corpus.lock"
 # One platform for every host, so that the same files are read everywhere.
 _TARGET = (
-    "--no-deps --require-hashes --only-binary :all: --platform manylinux_2_28_x86_64 --python-version 3.11 "
-    "--implementation cp --abi cp311 --abi abi3 --abi none"
-).split()
+    *("--no-deps", "--require-hashes", "--only-binary", ":all:"),
+    *("--platform", "manylinux_2_28_x86_64", "--python-version", "3.11"),
+    *("--implementation", "cp", "--abi", "cp311", "--abi", "abi3", "--abi", "none"),
+)
 _LINE = re.compile(
-    r"(?P<name>[a-z0-9][a-z0-9-]*)==(?P<version>\S+) --hash=sha256:(?P<sha>[0-9a-f]{64})  # (?P<file>\S+\.whl)"
+    r"(?P<name>[a-z0-9][a-z0-9-]*)==(?P<version>\S+) --hash=sha256:(?P<sha>[0-9a-f]{64})"
+    r"  # (?P<file>\S+\.whl)"
 )
 
 

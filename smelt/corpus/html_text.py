@@ -8,10 +8,24 @@ import lxml.html
 from lxml.etree import ParserError
 
 _BLOCKS = frozenset(
-    "address article aside blockquote dd details div dl dt figure footer form h1 h2 h3 h4 h5 h6 header hr li "
-    "main nav ol p pre section table tr ul".split()
+    (
+        "address",
+        "article",
+        "aside",
+        "blockquote",
+        "dd",
+        "details",
+        "div",
+        "dl",
+        "dt",
+        "figure",
+        "footer",
+        "form",
+    )
+    + ("h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol", "p", "pre", "section")
+    + ("table", "tr", "ul")
 )
-_DROPPED = frozenset("head script style noscript template svg nav button".split())
+_DROPPED = frozenset(("head", "script", "style", "noscript", "template", "svg", "nav", "button"))
 
 
 def html_to_text(markup: str) -> str:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from smelt.corpus.dedup import Deduplicator, repeated_windows, signature
 from smelt.corpus.documents import read_source, sha256_text
 from smelt.corpus.generators import GENERATORS
-from smelt.corpus.pool import run_tasks
+from smelt.corpus.pool import Pool
 from smelt.corpus.sources import CATEGORIES, Source, SourceSet
 from smelt.corpus.split import split_documents
 from smelt.errors import SmeltError
@@ -54,7 +54,7 @@ class Prepared:
                 yield from file.read_row_group(group).column("text").to_pylist()
 
 
-def prepare(sources: SourceSet, archives: dict[str, Path], work: Path, jobs: int) -> list[Prepared]:
+def prepare(sources: SourceSet, archives: dict[str, Path], work: Path, pool: Pool) -> list[Prepared]:
     """Extract, deduplicate across sources, cap and split all sources.
 
     Args:
@@ -69,7 +69,7 @@ def prepare(sources: SourceSet, archives: dict[str, Path], work: Path, jobs: int
     """
     tasks = [(source, [archives[name] for name in source.packages], work) for source in sources.sources]
     expected = [source.cap for source in sources.sources]
-    extracted = run_tasks(_extract, tasks, expected, jobs, "extract")
+    extracted = pool.run(_extract, tasks, expected, "extract")
     deduplicator = Deduplicator()
     prepared = []
     for source, skipped in zip(sources.sources, extracted, strict=True):
@@ -80,9 +80,7 @@ def prepare(sources: SourceSet, archives: dict[str, Path], work: Path, jobs: int
         )
         prepared.append(item)
     _check_categories(sources, prepared)
-    repeated = run_tasks(
-        _repeated, [(item,) for item in prepared], [sum(i.sizes) for i in prepared], jobs, "count"
-    )
+    repeated = pool.run(_repeated, [(item,) for item in prepared], [sum(i.sizes) for i in prepared], "count")
     for item, share in zip(prepared, repeated, strict=True):
         item.repeated = share
     return prepared
@@ -120,7 +118,8 @@ def _new_documents(source: Source, work: Path, deduplicator: Deduplicator) -> Pr
     item.groups = writer.sizes
     if len(item.hashes) < 2:
         raise SmeltError(
-            f"source {source.name} has {len(item.hashes)} documents that no other source has; at least two are needed"
+            f"source {source.name} has {len(item.hashes)} documents that no other source has; "
+            "at least two are needed"
         )
     return item
 

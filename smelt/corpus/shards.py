@@ -39,7 +39,7 @@ def token_type(vocab: int) -> np.dtype:
 def write_shard(
     folder: Path, name: str, split: str, documents: Iterable[np.ndarray], dtype: np.dtype
 ) -> Shard:
-    """Write the documents (ids with their start token) one after the other as `<folder>/shards/<name>.bin`."""
+    """Write documents (ids with their start token) one after the other as `<folder>/shards/<name>.bin`."""
     digest, tokens = hashlib.sha256(), 0
     with atomic_path(folder / FOLDER / f"{name}.bin") as temporary, open(temporary, "wb") as stream:
         for ids in documents:
