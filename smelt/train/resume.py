@@ -94,9 +94,7 @@ class Store:
     def clear(self, after: int = -1) -> None:
         """Remove the checkpoints with more than `after` updates behind them, unfinished ones too."""
         paths = list(self._folder.iterdir()) if self._folder.is_dir() else []
-        for path in sorted(
-            paths, key=lambda path: path.suffix != ".json"
-        ):  # a record never outlives its files
+        for path in sorted(paths, key=lambda path: path.suffix != ".json"):
             if int(path.name.lstrip(".")[:9]) > after:
                 path.unlink()
         if paths and after < 0:

@@ -1,4 +1,4 @@
-"""Train a tiny run in a process of its own, killed after a given update: `child.py OUT [DIE_AFTER [SIGNAL]]`."""
+"""Train a tiny run in a process of its own: `child.py OUT [DIE_AFTER_UPDATE [SIGNAL]]`."""
 
 import os
 import signal
