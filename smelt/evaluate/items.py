@@ -74,7 +74,7 @@ def check_item(item: Item, task: Task, where: str) -> None:
         fields["category"] = str
     for name, kind in fields.items():
         if name not in item:
-            raise SmeltError(f"{where}: field {name!r} is missing; {task.kind} items have {', '.join(fields)}")
+            raise SmeltError(f"{where}: {name!r} is missing; {task.kind} items have {', '.join(fields)}")
         if not isinstance(item[name], kind) or isinstance(item[name], bool):
             raise SmeltError(f"{where}: {name} is {item[name]!r}; it must be of type {kind.__name__}")
     if task.kind in _OPTIONS:

@@ -70,8 +70,8 @@ def _common_prefix(rows: list[list[int]]) -> int:
 class TreeBatch:
     """Rows padded on the right to the longest.
 
-    `branches_bt` is -1 at padding. `rows`, `columns`, `targets` and `owners` list every scored token: where it
-    is predicted, its id and the number of its sequence, counted over all trees of the call.
+    `branches_bt` is -1 at padding. `rows`, `columns`, `targets` and `owners` list every scored token: where
+    it is predicted, its id and the number of its sequence, counted over all trees of the call.
     """
 
     ids_bt: np.ndarray
@@ -94,9 +94,7 @@ def batches(trees: Sequence[Tree], batch_tokens: int, pad: int) -> Iterator[Tree
         yield _batch(trees, chosen, counts, longest, pad)
 
 
-def _batch(
-    trees: Sequence[Tree], chosen: list[int], counts: np.ndarray, longest: int, pad: int
-) -> TreeBatch:
+def _batch(trees: Sequence[Tree], chosen: list[int], counts: np.ndarray, longest: int, pad: int) -> TreeBatch:
     shape = (len(chosen), longest)
     ids_bt, positions_bt = np.full(shape, pad, np.int64), np.zeros(shape, np.int64)
     branches_bt = np.full(shape, -1, np.int64)
