@@ -9,11 +9,10 @@ from __future__ import annotations
 import csv
 import functools
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from smelt.budget.accounting import Budget, attention_params, budget, parameters, sparsity
+from smelt.budget.accounting import attention_params, budget
 from smelt.budget.search import Recipe
 from smelt.budget.solver import Match, match
 from smelt.errors import SmeltError
@@ -22,15 +21,6 @@ from smelt.study import Geometry
 from smelt.study.geometry import centred_start
 
 CONFIGS = ROOT / "data" / "paper" / "table09_10_configs.csv"
-SIZES = ("hidden", "experts", "heads", "kv_heads", "head_dim", "expert_dim")
-# Printed column of the CSV, and the decimals it is printed with.
-PRINTED = {
-    "active_params_b": 3,
-    "total_params_b": 2,
-    "sparsity_measured_pct": 1,
-    "flops_ratio": 3,
-    "kv_ratio": 3,
-}
 
 
 @dataclass(frozen=True)
@@ -79,7 +69,8 @@ def _geometry(row: dict[str, str], **sizes: int) -> Geometry | None:
     )
 
 
-def _baseline(row: Published) -> Geometry:
+def baseline_of(row: Published) -> Geometry:
+    """Return the Baseline of a printed row's cell."""
     geometry = published()[row.scale, row.sparsity, "baseline"].geometry
     assert geometry is not None
     return geometry
@@ -111,7 +102,7 @@ def fit_attended() -> AttendedFit:
     values = np.arange(0, 4097, dtype=float)
     errors = []
     for row in _reconciled_pairs():
-        ours = _flops_over(row.geometry, values) / _flops_over(_baseline(row), values)
+        ours = _flops_over(row.geometry, values) / _flops_over(baseline_of(row), values)
         errors.append(np.abs(ours - float(row.printed["flops_ratio"])))
     worst = np.max(errors, axis=0)
     agree = values[worst <= 0.5e-3]
@@ -125,33 +116,6 @@ def _flops_over(geometry: Geometry | None, attended: np.ndarray) -> np.ndarray:
     assert geometry is not None
     base, one = (budget(geometry, c).flops for c in (0.0, 1.0))
     return base + (one - base) * attended
-
-
-def counted(row: Published, geometry: Geometry) -> dict[str, float]:
-    """Return what the accounting gives for a row's configuration, by printed column."""
-    attended = fit_attended().best
-    ours = budget(geometry, attended)
-    control = budget(published()[row.scale, 0, "baseline"].geometry, attended)
-    count = parameters(geometry)
-    values = {
-        "active_params_b": count.active / 1e9,
-        "total_params_b": count.total / 1e9,
-        "sparsity_measured_pct": 100 * sparsity(ours, control),
-    }
-    if row.arch == "smelt":
-        flops, params, kv = ours.ratios(budget(_baseline(row), attended))
-        values |= {"flops_ratio": flops, "params_ratio": params, "kv_ratio": kv}
-        values["sparsity_own_control_pct"] = 100 * sparsity(ours, _printed_control(row.scale))
-    return values
-
-
-def _printed_control(scale: str) -> Budget:
-    """Return F0 and N0 of the looped S=0 model as printed, the only source for them."""
-    attended = fit_attended().best
-    base = budget(published()[scale, 0, "baseline"].geometry, attended)
-    printed = published()[scale, 0, "smelt"].printed
-    flops, kv = float(printed["flops_ratio"]), float(printed["kv_ratio"])
-    return Budget(flops * base.flops, round(1e9 * float(printed["total_params_b"])), round(kv * base.kv))
 
 
 def closest_unreconciled(row: Published) -> Geometry:
@@ -175,8 +139,8 @@ def closest_unreconciled(row: Published) -> Geometry:
     return _geometry(row.printed, expert_dim=size, **sizes) or geometry
 
 
-def solved(row: Published, narrow: str = "hidden") -> Match:
-    """Return the solver's configuration for a printed looped row, at multiples of 8."""
+def solved(row: Published) -> Match:
+    """Return the solver's configuration for a printed looped row: multiples of 8, narrowing H first."""
     layers = int(row.printed["physical_depth"])
     recipe = Recipe(
         layers=layers,
@@ -184,58 +148,6 @@ def solved(row: Published, narrow: str = "hidden") -> Match:
         length=layers // 2,
         count=int(row.printed["loop_count"]),
         align=8,
-        narrow=narrow,
+        narrow="hidden",
     )
-    return match(_baseline(row), recipe, fit_attended().best)
-
-
-def comparison_rows() -> list[dict[str, Any]]:
-    """Return rows of the table `published_configs`: printed | ours | difference | the solver's."""
-    fit = fit_attended()
-    rows = [_row("all", 0, "pair", "attended_context_tokens", None, fit.best, None, None)]
-    rows += [
-        _row("all", 0, "pair", f"attended_context_{name}", None, value, None, None)
-        for name, value in (("lowest", fit.low), ("highest", fit.high), ("worst_flops_error", fit.error))
-    ]
-    for row in published().values():
-        geometry = row.geometry or closest_unreconciled(row)
-        solution = solved(row) if row.arch == "smelt" else None
-        solver = counted(row, solution.geometry) if solution else {}
-        for name in SIZES:
-            text = row.printed.get(name) or row.printed.get(f"derived_{name}")
-            printed = float(text) if text else None
-            found = float(getattr(solution.geometry, name)) if solution else None
-            rows.append(_row(row.scale, row.sparsity, row.arch, name, printed,
-                             float(getattr(geometry, name)), 0, found))  # fmt: skip
-        for name, value in counted(row, geometry).items():
-            text = row.printed.get("sparsity_measured_pct" if name.startswith("sparsity") else name)
-            decimals = (
-                PRINTED["sparsity_measured_pct" if name.startswith("sparsity") else name] if text else None
-            )
-            rows.append(_row(row.scale, row.sparsity, row.arch, name, float(text) if text else None,
-                             value, decimals, solver.get(name)))  # fmt: skip
-    return rows
-
-
-def _row(
-    scale: str,
-    percent: int,
-    arch: str,
-    column: str,
-    printed: float | None,
-    ours: float | None,
-    decimals: int | None,
-    solver: float | None,
-) -> dict[str, Any]:
-    known = printed is not None and ours is not None
-    return {
-        "scale": scale,
-        "sparsity": percent,
-        "arch": arch,
-        "column": column,
-        "printed": printed,
-        "ours": ours,
-        "difference": ours - printed if known else None,
-        "matches": abs(ours - printed) <= 0.5 * 10.0**-decimals + 1e-9 if known else None,
-        "solver": solver,
-    }
+    return match(baseline_of(row), recipe, fit_attended().best)

@@ -6,8 +6,9 @@ import csv
 from pathlib import Path
 from typing import Any
 
-from smelt.budget.solver import GOALS
+from smelt.budget.solver import GOALS, Match
 from smelt.files import atomic_path
+from smelt.study import Geometry
 
 _UNITS = ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -107,6 +108,31 @@ def _power(plan: dict[str, Any], spread: dict[tuple[str, int], float]) -> str:
         "was fitted on S 85-97% and 1.3e19 to 2.2e21 FLOPs; outside that window the number is extrapolated.\n"
         + _table(["cell", "horizon", "tokens", "FLOPs", "gap", "window", "seed spread"], rows)
     )
+
+
+def match_text(run: str, baseline: Geometry, best: Match, others: list[Match]) -> str:
+    """Return the solver's answer for a run, the budgets that bind, and up to ten other choices."""
+    goals = ", ".join(f"{name} {goal:.1%}" for name, goal in GOALS.items())
+    verdict = "hold every goal" if not best.binding else f"miss the goal for {', '.join(best.binding)}"
+    others = [other for other in others if other.geometry != best.geometry]
+    rows = [_sizes("Baseline", baseline, None), _sizes("chosen", best.geometry, best)]
+    rows += [_sizes("other", other.geometry, other) for other in others[:10]]
+    return (
+        f"{run}: the chosen sizes {verdict} ({goals}).\nOf the others none is worse in every budget and "
+        f"farther from the preferred shape; {len(others)} were found.\n"
+        + _table(["", "H", "heads", "kv", "E", "top_k", "I", *GOALS], rows)
+        + "\n"
+    )
+
+
+def _sizes(label: str, geometry: Geometry, match: Match | None) -> list[str]:
+    return [
+        label,
+        str(geometry.hidden),
+        f"{geometry.heads}x{geometry.head_dim}",
+        *(str(getattr(geometry, name)) for name in ("kv_heads", "experts", "top_k", "expert_dim")),
+        *(f"{match.mismatch[name]:+.2%}" if match else "" for name in GOALS),
+    ]
 
 
 def write_csv(path: Path, runs: list[dict[str, Any]]) -> None:

@@ -31,6 +31,7 @@ HEAD_COST = 0.05  # of head_dim and kv_heads, which matter least
 OTHER_RATIO_COST = 0.1  # of an expert count other than L_eff/L times the Baseline's, the ratio of all cells
 MISMATCH_COST = 0.1  # of a mismatch as large as its goal
 EXCESS_COST = 1.0  # of every further goal beyond the goal
+SHORTLIST = 2000
 ORDER = ("hidden", "kv_heads", "head_dim", "heads", "expert_dim", "experts", "top_k")
 
 
@@ -77,17 +78,17 @@ def match(baseline: Geometry, recipe: Recipe, attended: float) -> Match:
 def trade_off(baseline: Geometry, recipe: Recipe, attended: float) -> list[Match]:
     """Return the matches that no other beats in all three budgets and in the preferred shape, best first.
 
-    Candidates more than `REFUSED` from a budget are left out.
+    Looked at are the `SHORTLIST` cheapest candidates that come within `REFUSED` of every budget.
     """
     sizes, errors, preference = _counted(baseline, recipe, attended, REFUSED)
-    columns = np.stack([*(errors[name] / GOALS[name] for name in GOALS), preference], axis=1)
-    kept = np.flatnonzero(np.all([errors[name] <= REFUSED for name in GOALS], axis=0))
-    kept = kept[np.argsort(_cost(errors, preference)[kept], kind="stable")]
+    near = np.flatnonzero(np.all([errors[name] <= REFUSED for name in GOALS], axis=0))
+    near = near[np.argsort(_cost(errors, preference)[near], kind="stable")][:SHORTLIST]
+    columns = np.stack([*(errors[name] for name in GOALS), preference], axis=1)[near]
     front: list[int] = []
-    for index in kept:
-        if not any(np.all(columns[other] <= columns[index] + 1e-12) for other in front):
-            front.append(int(index))
-    return [_match(baseline, recipe, attended, sizes, index) for index in front]
+    for place, row in enumerate(columns):
+        if not np.any(np.all(columns[front] <= row + 1e-12, axis=1)):
+            front.append(place)
+    return [_match(baseline, recipe, attended, sizes, int(near[place])) for place in front]
 
 
 def _best(baseline: Geometry, recipe: Recipe, attended: float) -> Match:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from smelt.budget.accounting import ELEMENT_BYTES, Budget, budget, kv_elements, parameters, sparsity
+from smelt.budget.comparison import comparison_rows
 from smelt.budget.power import power_rows
-from smelt.budget.published import comparison_rows
 from smelt.budget.resolve import baseline_geometry, explicit_geometry, recipe, resolve_point
 from smelt.budget.solver import match
 from smelt.errors import SmeltError
