@@ -7,21 +7,36 @@ from typing import Any
 
 from smelt import cli
 from smelt.errors import SmeltError
-from smelt.laws import benchmarks, surfaces
+from smelt.laws import ablations, benchmarks, lengths, pairs, shots, subsets, surfaces
 from smelt.laws.inputs import Results, designs, load_results
 from smelt.results.parquet import write_table
 from smelt.study import load_study
 
 Rows = list[dict[str, Any]]
+# Written even when empty, so that nothing stale is left and every consumer finds the file.
+TABLES = (
+    "ablation_results",
+    "calibration",
+    "ce_gain",
+    "law_contrasts",
+    "law_draws",
+    "law_fits",
+    "law_notes",
+    "length_profile",
+    "residuals",
+    "shot_curves",
+    "shot_tests",
+    "tpp",
+)
 
 
 def analyses(results: Results) -> dict[str, Rows]:
     """Return the rows of every table of this stage."""
     study = results.study
-    *pair, dropped = designs(results)
+    *both, dropped = designs(results)
     sparse = sorted(percent for percent in study.sparsities if percent > 0)
-    surface = surfaces.analyse(tuple(pair), sparse, study.laws.starts, study.laws.draws)
-    tables = {
+    surface = surfaces.analyse(tuple(both), sparse, study.laws.starts, study.laws.draws)
+    tables = {name: [] for name in TABLES} | {
         "law_fits": surfaces.fit_rows(surface),
         "law_draws": surfaces.draw_rows(surface),
         "ce_gain": surfaces.gain_rows(surface),
@@ -29,13 +44,18 @@ def analyses(results: Results) -> dict[str, Rows]:
         "law_contrasts": surfaces.contrast_rows(surface),
         "law_notes": surfaces.note_rows(surface, results.problems + dropped),
     }
-    _add(tables, benchmarks.calibration_tables(results))
+    for more in (
+        pairs.gap_tables(results, surface),
+        pairs.win_tables(results),
+        ablations.ablation_tables(results, surface),
+        benchmarks.calibration_tables(results),
+        subsets.subset_tables(results, surface),
+        lengths.length_tables(results),
+        shots.shot_tables(results),
+    ):
+        for name, rows in more.items():
+            tables[name].extend(rows)
     return tables
-
-
-def _add(tables: dict[str, Rows], more: dict[str, Rows]) -> None:
-    for name, rows in more.items():
-        tables.setdefault(name, []).extend(rows)
 
 
 def main() -> int:

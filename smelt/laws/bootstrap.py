@@ -18,8 +18,8 @@ LEVELS = (2.5, 97.5)
 class Draws:
     """Surfaces of both architectures refitted on the same resampled cells.
 
-    `degenerate` marks draws in which a surface is not determined (one scale or one sparsity level drawn, too few
-    endpoints) or ends on a bound; intervals leave them out and every report counts them.
+    `degenerate` marks draws in which a surface is not determined (one scale or one sparsity level drawn,
+    too few endpoints) or ends on a bound; intervals leave them out and `law_notes` counts them.
     """
 
     baseline: Surface

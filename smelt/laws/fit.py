@@ -143,7 +143,8 @@ class SurfaceModel:
 class Fit:
     """A fitted surface with what a reader must know before believing it.
 
-    `rmse` is in nats on the loss itself; `condition` is the condition number of the scaled Gauss-Newton matrix.
+    `rmse` is in nats on the loss itself; `condition` is that of the Gauss-Newton matrix with unit diagonal;
+    `agreeing_starts` counts the starts that reached the same objective.
     """
 
     law: Surface
@@ -198,7 +199,7 @@ def fit_surface(design: Design, starts: int = 64, seed: int = 0) -> Fit:
 
 
 def _best(objective_p: np.ndarray, x_pd: np.ndarray) -> int:
-    """Return the lowest objective; among equals the smallest parameters, so that start order is immaterial."""
+    """Return the lowest objective, among equals the smallest parameters: start order is immaterial."""
     ties = np.flatnonzero(objective_p <= objective_p.min() * (1 + 1e-9))
     return int(ties[np.lexsort(x_pd[ties].T[::-1])[0]])
 

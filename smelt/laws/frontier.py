@@ -1,7 +1,7 @@
 """Compute-optimal frontier in closed form (PAPER.md section 5).
 
-At compute C = F D the loss is minimal at F* = (a A (1-S)^b C^c / (c K))^(1/(a+c)), D* = C / F*. Both reducible
-terms then fall as C^-gamma, so the frontier is E + Q C^-gamma and can be inverted without a search.
+At compute C = F D the loss is minimal at F* = (a A (1-S)^b C^c / (c K))^(1/(a+c)), D* = C / F*. Both
+reducible terms then fall as C^-gamma, so the frontier is E + Q C^-gamma and can be inverted without a search.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def frontier_loss(law: Surface, compute: np.ndarray, sparsity: np.ndarray) -> np
 def ce_gain(target: Surface, reference: Surface, compute: np.ndarray, sparsity: np.ndarray) -> np.ndarray:
     """Return the compute-efficiency gain 1 - C_target / C_ref as a fraction.
 
-    C_ref is what the reference needs for the loss that the target reaches with `compute`. Where the reference's
-    irreducible loss already lies above that loss no compute is enough and the gain is its limit, 1.
+    C_ref is what the reference needs for the loss that the target reaches with `compute`. Where the
+    reference's irreducible loss already lies above that loss no compute is enough and the gain is 1.
     """
     loss = frontier_loss(target, compute, sparsity)
     # log Q of the reference, from its frontier at the same compute: Q = (L - E) C^gamma.

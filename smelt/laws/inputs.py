@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from smelt.errors import SmeltError
+from smelt.files import read_json
 from smelt.laws.fit import Design
 from smelt.results.parquet import read_rows
 from smelt.study import Study, run_points
@@ -26,6 +27,7 @@ class Results:
         endpoints: rows of `endpoints` by (run, horizon), only those with a usable loss.
         validation: rows of `validation` by run.
         task_scores: rows of `task_scores` by run.
+        tasks: entries of `tasks.json` by task (category, shots, kind, core); `mmlu` its task of that name.
         problems: one sentence for each row or file that could not be used.
     """
 
@@ -35,6 +37,8 @@ class Results:
     endpoints: dict[tuple[str, int], dict[str, Any]]
     validation: dict[str, list[dict[str, Any]]]
     task_scores: dict[str, list[dict[str, Any]]]
+    tasks: dict[str, dict[str, Any]] = field(default_factory=dict)
+    mmlu: str | None = None
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -52,13 +56,21 @@ class Results:
         order = list(self.study.scales)
         return sorted(rows, key=lambda row: (order.index(row["scale"]), row["sparsity"], row["seed"]))
 
+    def scores(self, run: str, horizon: int, metric: str) -> list[dict[str, Any]]:
+        """Return a run's rows of `task_scores` at one horizon for the tasks of the registry."""
+        return [
+            row
+            for row in self.task_scores.get(run, ())
+            if row["horizon"] == horizon and row["metric"] == metric and row["task"] in self.tasks
+        ]
+
     def horizons(self, run: str) -> list[int]:
         """Return the horizons at which `run` has a usable endpoint."""
         return sorted(horizon for name, horizon in self.endpoints if name == run)
 
 
 def load_results(study: Study, results: Path | str) -> Results:
-    """Read `budget/` and `evaluate/*/` under `results`.
+    """Read `budget/`, `evaluate/*/` and `tasks/tasks.json` under `results`.
 
     A run whose evaluation is absent, or an endpoint without a finite positive loss, is left out and named in
     `problems`; a table that exists but is damaged, or names a run that the study does not have, is an error.
@@ -70,9 +82,14 @@ def load_results(study: Study, results: Path | str) -> Results:
     runs = {row["run"]: row for row in budget_runs if row["run"] in known}
     if not runs:
         raise SmeltError(f"{results / 'budget' / 'runs.parquet'} has no run of study {study.name}")
-    loaded = Results(
-        study, runs, read_rows(results / "budget" / "ablation_points.parquet"), {}, {}, {}, problems=[]
-    )
+    points = read_rows(results / "budget" / "ablation_points.parquet")
+    loaded = Results(study, runs, points, {}, {}, {})
+    registry = results / "tasks" / "tasks.json"
+    if registry.exists():
+        raw = read_json(registry)
+        loaded.tasks, loaded.mmlu = raw["tasks"], raw["mmlu"]
+    else:
+        loaded.problems.append("there is no tasks.json; task by task analyses are left out")
     for run in sorted(runs):
         _load_run(loaded, run, results / "evaluate" / run)
     return loaded
@@ -96,7 +113,7 @@ def _load_run(loaded: Results, run: str, folder: Path) -> None:
 
 
 def designs(results: Results) -> tuple[Design, Design, list[str]]:
-    """Return the Baseline's and the looped model's sparse endpoints, matched one to one, and what was dropped.
+    """Return the Baseline's and SMELT's sparse endpoints, matched one to one, and what was dropped.
 
     Losses are means over the training seeds that both members of a pair have. An endpoint whose partner is
     missing is dropped and named.

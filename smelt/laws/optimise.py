@@ -1,9 +1,9 @@
 """Many small robust least-squares problems at once: a Levenberg-Marquardt iteration for the Huber loss.
 
-Huber's loss is quadratic inside `delta` and linear outside. Its Newton matrix counts only residuals inside, its
-majoriser (iteratively reweighted least squares) counts those outside with weight delta/|r|. The damping of each
-problem moves between the two: small damping is Newton and converges in a few steps, large damping is a short
-step along the majoriser and always descends. Derivatives are exact; problems that are done leave the batch.
+Huber's loss is quadratic inside `delta` and linear outside. Its Newton matrix counts only residuals inside,
+its majoriser (iteratively reweighted least squares) counts those outside with weight delta/|r|. The damping of
+each problem moves between the two: small damping is Newton and converges in a few steps, large damping is a
+short step along the majoriser and always descends. Derivatives are exact; finished problems leave the batch.
 
 Legend of suffixes: p problem, n point, d parameter.
 """

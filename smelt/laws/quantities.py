@@ -9,7 +9,7 @@ import numpy as np
 from smelt.laws.frontier import ce_gain, tokens_per_parameter
 from smelt.laws.surface import Surface
 
-# The paper's window in training FLOPs and the budgets of table 7 inside and above it; table 8 is at the second.
+# The paper's window in training FLOPs and the budgets of table 7, of which table 8 uses the second.
 PAPER_WINDOW = (1.3e19, 2.2e21)
 PAPER_BUDGETS = (1e20, 1e21, 1e22)
 
@@ -24,7 +24,7 @@ class Question:
 
     @property
     def main_budget(self) -> float:
-        """The budget of tables 8 and of the domain figures: the higher one inside the window."""
+        """The budget of table 8 and of figure 10: the higher one inside the window."""
         return self.budgets[1]
 
     def extrapolated(self, budget: float) -> bool:

@@ -63,7 +63,7 @@ def simulate_losses(
 def estimates(
     designs: tuple[Design, Design], losses: tuple[np.ndarray, np.ndarray]
 ) -> tuple[Surface, Surface]:
-    """Return the surfaces [repeats] fitted to each row of simulated losses, from starts that know no truth."""
+    """Return the surfaces [repeats] fitted to rows of simulated losses, from starts that know no truth."""
     fitted = []
     for design, loss_rn in zip(designs, losses, strict=True):
         log_loss_rn, rows = np.log(loss_rn), np.arange(len(loss_rn))

@@ -18,6 +18,7 @@ from smelt.laws.surface import PARAMETERS, Surface
 # Parquet and SQL name the exponents apart from A, E, K.
 COLUMNS = dict(zip(PARAMETERS, ("E", "A", "K", "exp_a", "exp_b", "exp_c"), strict=True))
 SEED = 0
+BASIS = "cell bootstrap"
 CALIBRATION_REPEATS = 100
 CALIBRATION_DRAWS = 200
 
@@ -175,7 +176,7 @@ _UNITS = {"exponent": "", "gain_growth": "fraction", "tpp_ratio": "ratio"}
 def contrast_rows(analysis: SurfaceAnalysis) -> list[dict[str, Any]]:
     """Return the rows of `law_contrasts` that come from the two aggregate surfaces."""
     return [
-        {"contrast": name, "unit": _UNITS[name.split(":")[0]], "note": analysis.note} | row
+        {"contrast": name, "unit": _UNITS[name.split(":")[0]], "basis": BASIS, "note": analysis.note} | row
         for name, row in intervals(analysis).items()
         if name.split(":")[0] in _UNITS
     ]

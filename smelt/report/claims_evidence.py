@@ -106,7 +106,7 @@ class Evidence:
 
 
 def component(label: str, row: Row, column: str, threshold: float = 0.0, sign: int = 1) -> Component:
-    """Return a component from a row of the laws stage; the calibrated interval is taken where there is one."""
+    """Return a component from a row of the laws stage, with its calibrated interval where it has one."""
     low, high = row["low"], row["high"]
     if row["low_calibrated"] is not None:
         low, high = row["low_calibrated"], row["high_calibrated"]

@@ -73,7 +73,7 @@ def tokens_shared(evidence: Evidence) -> Finding:
 
 
 def sink_recedes(evidence: Evidence) -> Finding:
-    """C21: the sink is lower on the second visit, and the Baseline's grows with depth; lowest sparse level."""
+    """C21: the sink is lower on the second visit, the Baseline's grows with depth; lowest sparse level."""
     looped = _at_sparse_level(evidence, "smelt")
     parts = _differences(evidence, "sink", looped, "sink mass, second visit minus first, in {}", sign=-1)
     baseline = _at_sparse_level(evidence, "baseline")
@@ -81,7 +81,7 @@ def sink_recedes(evidence: Evidence) -> Finding:
 
 
 def dyck_head_moves(evidence: Evidence) -> Finding:
-    """C22: the Dyck head's mass moves from BOS to the demonstration answers; largest scale, lowest sparse level.
+    """C22: the Dyck head's mass moves from BOS to the answers; largest scale, lowest sparse level.
 
     Where ablating no head raises the Dyck perplexity there is no Dyck head to speak of: inconclusive.
     """

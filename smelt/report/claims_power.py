@@ -44,7 +44,8 @@ def power_sentence(evidence: Evidence, claim: str) -> str:
     if not rows:
         return "No power analysis: the study has no cell that the paper's law covers."
     last = max(row["horizon"] for row in rows)
-    predicted = [row["gap_predicted"] for row in rows if row["horizon"] == last]
+    # The table holds SMELT minus Baseline; here, as in the ledger, a positive gap is in favour of SMELT.
+    predicted = [-row["gap_predicted"] for row in rows if row["horizon"] == last]
     text = f"The paper's law predicts gaps of {min(predicted):.4f} to {max(predicted):.4f} nats here"
     if not all(row["in_window"] for row in rows):
         text += ", far outside the window it was fitted in"
@@ -53,4 +54,7 @@ def power_sentence(evidence: Evidence, claim: str) -> str:
         return text + "; our spread is unknown."
     error = float(np.median(widths))
     chance = NormalDist().cdf(float(np.median(predicted)) / error - 1.96)
-    return f"{text}; the standard error of one gap is {error:.4f} nats: a chance of {chance:.0%} to see the median one."
+    return (
+        f"{text}; the standard error of one gap is {error:.4f} nats: a chance of {chance:.0%} to see the "
+        "median one."
+    )

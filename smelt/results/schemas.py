@@ -46,7 +46,8 @@ _TABLES = {
     # laws
     # SQL knows no upper and lower case: beside A the exponents a, b, c need longer names
     "law_fits": (
-        "arch:s subset:s | E:f? A:f? K:f? exp_a:f? exp_b:f? exp_c:f? rmse:f? n:i condition:f? converged:b note:s"
+        "arch:s subset:s | E:f? A:f? K:f? exp_a:f? exp_b:f? exp_c:f? rmse:f? n:i condition:f? converged:b "
+        "note:s"
     ),
     "law_draws": "arch:s draw:i | E:f A:f K:f exp_a:f exp_b:f exp_c:f degenerate:b",
     # low and high: 95% percentile interval of the cell bootstrap; the calibrated one covers 95% in simulation
@@ -58,10 +59,23 @@ _TABLES = {
     "calibration": "metric:s | b:f a:f alpha:f tau:f direction:i r2:f n:i",
     "residuals": "run:s horizon:i metric:s | residual:f",
     # one row a compared quantity, named `analysis` or `analysis:part`
+    # `basis` says what the interval covers, `note` why the number should not be believed
     "law_contrasts": (
-        "contrast:s | value:f? low:f? high:f? low_calibrated:f? high_calibrated:f? unit:s n:i note:s"
+        "contrast:s | value:f? low:f? high:f? low_calibrated:f? high_calibrated:f? unit:s n:i basis:s note:s"
     ),
     "law_notes": "analysis:s | ok:b reason:s",
+    # tables 3 to 5; standard errors over training seeds and over evaluation seeds, NULL with one of them
+    "ablation_results": (
+        "ablation:s sparsity:i arch:s value:i | run:s effective_layers:i seeds:i val_loss:f "
+        "val_loss_se_training:f? core:f? core_se_training:f? core_se_evaluation:f? completion:f? "
+        "completion_se_training:f?"
+    ),
+    # figure 11: `normalised` has mean 1 within a contrast, low and high are its interval
+    "length_profile": (
+        "family:s bucket:i | improvement:f normalised:f? low:f? high:f? contrasts:i excluded:i"
+    ),
+    "shot_curves": "arch:s task:s shots:i | accuracy:f low:f? high:f? seeds:i cells:i",
+    "shot_tests": ("task:s | shots:i gain:f p_value:f p_holm:f smallest_p:f seeds:i significant:b"),
     # mechanism: layers are 0-based physical layers; visits are 0-based, later ones are compared with visit 0;
     # low and high are the 2.5% and 97.5% points of a bootstrap over documents
     "diagnostics": (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from smelt.files import write_json
 from smelt.laws import published_surface
 from smelt.results.parquet import write_table
 from smelt.results.schemas import TABLES
@@ -16,6 +17,14 @@ BUCKETS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 FLOPS = {"A": 6.3e8, "B": 1.33e9, "C": 4.4e9, "D": 1.03e10}
 SPARSITY = {0: 0.0, 85: 0.85, 95: 0.95, 97: 0.97}
 TOKENS = {60: 2.05e10, 120: 3.1e10, 200: 6.2e10, 300: 1.15e11, 400: 1.67e11, 500: 2.16e11}
+SOURCES = 8
+# name: (kind, demonstrations, category, chance)
+TASKS = {
+    "dyck": ("language_modeling", 4, "symbolic problem solving", 0.0),
+    "copy": ("language_modeling", 4, "symbolic problem solving", 0.0),
+    "facts": ("multiple_choice", 4, "world knowledge", 0.25),
+    "which": ("multiple_choice", 0, "language understanding", 0.25),
+}
 _EMPTY = {"s": "", "i": 1, "f": 1.0, "b": False}
 
 
@@ -28,7 +37,9 @@ def row_of(table: str, **values):
 
 
 class Lab:
-    """Writes R/budget and R/evaluate of a study whose losses follow the surfaces of table 6."""
+    """Writes R/budget, R/tasks and R/evaluate of a study whose losses follow the surfaces of table 6."""
+
+    evaluation_seeds = 2
 
     def __init__(self, folder, study_name="nano", noise=0.0, seeds=1, law=None):
         self.folder, self.study, self.seeds = folder, load_study(study_name), seeds
@@ -59,10 +70,39 @@ class Lab:
         write_table(self.folder / "budget", "runs", rows)
         points = [row.__dict__ for row in ablation_points(self.study)]
         write_table(self.folder / "budget", "ablation_points", points)
+        tasks = {
+            name: {"kind": kind, "shots": shots, "category": category, "chance": chance, "core": True}
+            for name, (kind, shots, category, chance) in TASKS.items()
+        }
+        write_json(self.folder / "tasks" / "tasks.json", {"tasks": tasks, "mmlu": None, "long": ["dyck"]})
         for run in self.points:
             if run not in skip:
-                self.write_run(run, losses or {}, scores or (lambda *_: []))
+                self.write_run(run, losses or {}, scores or self.scores)
         return self
+
+    def bucket_loss(self, run, loss, bucket):
+        """Loss of one length bucket; subclasses bend it."""
+        return loss
+
+    def accuracy(self, run, task, shots, seed, loss):
+        """Accuracy of one setting."""
+        return float(np.clip(0.9 - 0.3 * loss + 0.02 * np.log2(1 + shots) + 0.002 * seed, 0, 1))
+
+    def scores(self, run, horizon, loss):
+        """Rows of task_scores: standard settings everywhere, the sweep at the last horizon."""
+        rows = []
+        last = self.study.training.horizons[-1]
+        for task, (_, standard, category, chance) in TASKS.items():
+            counts = {standard} | (
+                set(self.study.evaluation.shots) if horizon == last and standard else set()
+            )
+            for shots in sorted(counts):
+                for seed in range(self.evaluation_seeds if shots else 1):
+                    row = row_of("task_scores", run=run, horizon=horizon, task=task, shots=shots, seed=seed)
+                    value = self.accuracy(run, task, shots, seed, loss)
+                    row |= {"metric": "accuracy", "category": category, "value": value, "chance": chance}
+                    rows.append(row)
+        return rows
 
     def write_run(self, run, losses, scores):
         endpoints, validation, tasks = [], [], []
@@ -72,12 +112,12 @@ class Lab:
             row = row_of("endpoints", run=run, horizon=horizon, tokens=int(tokens), val_loss=loss)
             row |= {"flops": self.flops[self.points[run].scale] * tokens, "suite": "local"}
             endpoints.append(row | {"core": core, "completion": 1.2 + 0.5 * loss})
-            for i, category in enumerate(CATEGORIES):
+            for i in range(SOURCES):
                 for bucket in BUCKETS:
-                    row = row_of("validation", run=run, horizon=horizon, source=f"s{i}", category=category)
-                    total = 1000 * (loss + 0.05 * i)
-                    row |= {"length_bucket": bucket, "tokens": 1000, "loss_sum": total, "documents": 5}
-                    validation.append(row)
+                    row = row_of("validation", run=run, horizon=horizon, source=f"s{i}")
+                    total = 1000 * (self.bucket_loss(run, loss, bucket) + 0.05 * i)
+                    row |= {"category": CATEGORIES[i % 5], "length_bucket": bucket, "tokens": 1000}
+                    validation.append(row | {"loss_sum": total, "documents": 5})
             tasks.extend(scores(run, horizon, loss))
         folder = self.folder / "evaluate" / run
         write_table(folder, "endpoints", endpoints)

@@ -1,0 +1,159 @@
+"""How the loss improvement is spread over document lengths (figure 11a)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from smelt.laws.bootstrap import interval
+from smelt.laws.inputs import Results
+from smelt.laws.noise import contrast
+
+BUCKETS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
+FAMILIES = ("smelt", "experts", "parameters")
+DRAWS = 2000
+BASIS = "bootstrap over the contrasts of a family"
+# Fewer contrasts than this give no interval worth printing.
+MIN_CONTRASTS = 3
+
+
+def length_tables(results: Results) -> dict[str, list[dict[str, Any]]]:
+    """Return `length_profile` and the contrasts `length_ratio:<family>` and `length_margin:<family>`.
+
+    A contrast is a pair of runs at the last horizon: SMELT against its Baseline, a Baseline against that of
+    the next lower sparsity (more experts) or of the next smaller scale (more parameters). The profile is the
+    mean of contrasts that are each divided by their mean over the buckets; contrasts that improve nothing on
+    average have no profile and are counted. The ratio compares the mean improvement in the upper half of the
+    buckets with that in the lower half, summed over all contrasts of the family before dividing.
+    """
+    losses = _bucket_losses(results)
+    families = {name: _improvements(losses, pairs) for name, pairs in _contrasts(results).items()}
+    buckets = _common_buckets(losses)
+    if len(buckets) < 2:
+        reason = "fewer than two length buckets hold validation tokens of every run"
+        return {
+            "law_notes": [{"analysis": analysis, "ok": False, "reason": reason} for analysis in _ANALYSES]
+        }
+    profile, ratios, rows = [], {}, []
+    for name, values_pb in families.items():
+        values_pb = values_pb[:, [BUCKETS.index(bucket) for bucket in buckets]]
+        if not len(values_pb):
+            continue
+        profile.extend(_profile(name, buckets, values_pb))
+        ratios[name] = _ratio_draws(values_pb, len(buckets))
+        rows.append(_row(f"length_ratio:{name}", ratios[name], len(values_pb)))
+    for name in FAMILIES[1:]:
+        if "smelt" in ratios and name in ratios:
+            count = min(len(families["smelt"]), len(families[name]))
+            rows.append(_row(f"length_margin:{name}", ratios["smelt"] - ratios[name], count))
+    notes = [
+        {"analysis": analysis, "ok": any(row["contrast"].startswith(analysis) for row in rows), "reason": ""}
+        for analysis in _ANALYSES
+    ]
+    for note in notes:
+        note["reason"] = "" if note["ok"] else "the study has no such contrasts at its last horizon"
+    return {"length_profile": profile, "law_contrasts": rows, "law_notes": notes}
+
+
+_ANALYSES = ("length_ratio", "length_margin")
+
+
+def _bucket_losses(results: Results) -> dict[str, np.ndarray]:
+    """Return each grid run's loss in nats per token by bucket [8] at the last horizon; NaN where empty."""
+    last = results.study.training.horizons[-1]
+    losses = {}
+    for arch in ("baseline", "smelt"):
+        for row in results.grid_runs(arch):
+            sums = np.zeros((2, len(BUCKETS)))
+            for part in results.validation.get(row["run"], ()):
+                if part["horizon"] == last and (row["run"], last) in results.endpoints:
+                    sums[:, BUCKETS.index(part["length_bucket"])] += (part["loss_sum"], part["tokens"])
+            if sums[1].any():
+                with np.errstate(invalid="ignore"):
+                    losses[row["run"]] = sums[0] / np.where(sums[1] > 0, sums[1], np.nan)
+    return losses
+
+
+def _contrasts(results: Results) -> dict[str, list[tuple[str, str]]]:
+    """Return (reference, improved) runs of each family."""
+    study = results.study
+    scales, levels = list(study.scales), sorted(study.sparsities)
+    by_place = {
+        (row["scale"], row["sparsity"], row["seed"]): row["run"] for row in results.grid_runs("baseline")
+    }
+    pairs: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    pairs["smelt"] = [(row["baseline"], row["run"]) for row in results.grid_runs("smelt")]
+    for (scale, level, seed), run in by_place.items():
+        sparser = levels.index(level) + 1
+        larger = scales.index(scale) + 1
+        if sparser < len(levels):
+            pairs["experts"].append((run, by_place.get((scale, levels[sparser], seed), "")))
+        if larger < len(scales):
+            pairs["parameters"].append((run, by_place.get((scales[larger], level, seed), "")))
+    return {name: pairs[name] for name in FAMILIES}
+
+
+def _improvements(losses: dict[str, np.ndarray], pairs: list[tuple[str, str]]) -> np.ndarray:
+    rows = [losses[first] - losses[second] for first, second in pairs if {first, second} <= losses.keys()]
+    return np.array(rows).reshape(-1, len(BUCKETS))
+
+
+def _common_buckets(losses: dict[str, np.ndarray]) -> list[int]:
+    if not losses:
+        return []
+    filled = np.isfinite(np.array(list(losses.values()))).all(axis=0)
+    return [bucket for bucket, full in zip(BUCKETS, filled, strict=True) if full]
+
+
+def _profile(family: str, buckets: list[int], values_pb: np.ndarray) -> list[dict[str, Any]]:
+    means = values_pb.mean(axis=1)
+    kept = values_pb[means > 0] / means[means > 0, None]
+    rows = []
+    for index, bucket in enumerate(buckets):
+        row = {
+            "family": family,
+            "bucket": bucket,
+            "contrasts": len(kept),
+            "excluded": int((means <= 0).sum()),
+        }
+        row |= {
+            "improvement": float(values_pb[:, index].mean()),
+            "normalised": None,
+            "low": None,
+            "high": None,
+        }
+        if len(kept):
+            row["normalised"] = float(kept[:, index].mean())
+        if len(kept) >= MIN_CONTRASTS:
+            picks = np.random.default_rng(0).integers(len(kept), size=(DRAWS, len(kept)))
+            low, high = interval(kept[:, index][picks].mean(axis=1))
+            row |= {"low": float(low), "high": float(high)}
+        rows.append(row)
+    return rows
+
+
+def _ratio_draws(values_pb: np.ndarray, buckets: int) -> np.ndarray:
+    """Return the long/short ratio [1 + draws]: the estimate first, then bootstrap draws; NaN if undefined."""
+    short = values_pb[:, : buckets // 2].mean(axis=1)
+    long = values_pb[:, buckets - buckets // 2 :].mean(axis=1)
+    picks = np.random.default_rng(1).integers(len(short), size=(DRAWS, len(short)))
+    picks = np.concatenate([np.arange(len(short))[None], picks])
+    lower, upper = short[picks].sum(axis=1), long[picks].sum(axis=1)
+    # Where the short documents gain nothing the ratio has no meaning.
+    return np.where(lower > 0, upper / np.where(lower > 0, lower, 1.0), np.nan)
+
+
+def _row(name: str, draws: np.ndarray, count: int) -> dict[str, Any]:
+    note = ""
+    if not np.isfinite(draws[0]):
+        note = "short documents do not improve on average: a long/short ratio has no meaning"
+        return contrast(name, None, (None, None), "ratio", count, BASIS, note)
+    undefined = float(np.mean(~np.isfinite(draws)))
+    if undefined > 0.025:
+        note = f"in {undefined:.0%} of the draws short documents do not improve: the ratio has no upper limit"
+    if count < MIN_CONTRASTS:
+        return contrast(name, float(draws[0]), (None, None), "ratio", count, BASIS, note)
+    low, high = interval(draws[np.isfinite(draws)])
+    return contrast(name, float(draws[0]), (float(low), float(high)), "ratio", count, BASIS, note)

@@ -1,0 +1,75 @@
+"""How far one training run would fall from another: the yardstick for differences of single losses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+from smelt.laws.surface import PARAMETERS
+from smelt.laws.surfaces import SurfaceAnalysis, noise_level
+
+SEEDS_BASIS = "spread over training seeds"
+SCATTER_BASIS = "one training seed: scatter of the endpoints about the fitted surfaces"
+NO_BASIS = "one training seed and no fitted surface that can be believed: no yardstick"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Standard deviation of one paired difference in nats, its degrees of freedom and what it covers."""
+
+    deviation: float | None
+    freedom: int
+    basis: str
+
+    def ends(self, value: float, seeds: int) -> tuple[float | None, float | None]:
+        """Return the 95% interval of a mean of `seeds` differences, or None, None without a yardstick."""
+        if self.deviation is None:
+            return None, None
+        arm = float(student.ppf(0.975, self.freedom)) * self.deviation / np.sqrt(seeds)
+        return value - arm, value + arm
+
+
+def difference_spread(groups: Mapping[object, Sequence[float]], analysis: SurfaceAnalysis) -> Spread:
+    """Return the spread of differences between two runs on the same tokens.
+
+    Args:
+        groups: for each comparison, its difference in nats under each training seed; deviations within the
+            groups are pooled.
+        analysis: the fitted surfaces, whose scatter stands in where there is one seed only. It contains the
+            misfit of the surface too, and ignores that a pair sees the same tokens: rather too wide.
+    """
+    freedom = sum(len(values) - 1 for values in groups.values())
+    if freedom > 0:
+        squares = sum(float(np.var(values) * len(values)) for values in groups.values())
+        return Spread(float(np.sqrt(squares / freedom)), freedom, SEEDS_BASIS)
+    if not analysis.fits or analysis.note:
+        return Spread(None, 0, NO_BASIS)
+    variance = sum(noise_level(fit) ** 2 for fit in analysis.fits)
+    return Spread(float(np.sqrt(variance)), analysis.fits[0].n - len(PARAMETERS), SCATTER_BASIS)
+
+
+def contrast(
+    name: str,
+    value: float | None,
+    ends: tuple[float | None, float | None],
+    unit: str,
+    n: int,
+    basis: str,
+    note: str = "",
+) -> dict[str, object]:
+    """Return a row of `law_contrasts` without a calibrated interval."""
+    return {
+        "contrast": name,
+        "value": value,
+        "low": ends[0],
+        "high": ends[1],
+        "low_calibrated": None,
+        "high_calibrated": None,
+        "unit": unit,
+        "n": n,
+        "basis": basis,
+        "note": note,
+    }
