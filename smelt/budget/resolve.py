@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from smelt.budget.accounting import budget
 from smelt.budget.search import Recipe
-from smelt.budget.solver import Match, match
+from smelt.budget.solver import GOALS, REFUSED, Match, match
 from smelt.errors import SmeltError
 from smelt.study import Geometry, RunPoint, RunSpec, Study
 from smelt.study.geometry import centred_start
@@ -63,7 +64,7 @@ def explicit_geometry(study: Study, point: RunPoint) -> Geometry | None:
     sizes = study.loop.configs.get(point.cell) if point.arch == "smelt" else None
     if sizes is None:
         return None
-    return Geometry(
+    geometry = Geometry(
         **sizes,
         layers=point.layers,
         top_k=study.model.top_k,
@@ -72,6 +73,16 @@ def explicit_geometry(study: Study, point: RunPoint) -> Geometry | None:
         loop_count=point.loop_count,
         loop_order=study.loop.order,
     )
+    attended = study.corpus.attended_context
+    baseline = baseline_geometry(study, point.scale, study.sparsities[point.sparsity])
+    ratios = budget(geometry, attended).ratios(budget(baseline, attended))
+    for name, ratio in zip(GOALS, ratios, strict=True):
+        if abs(ratio - 1) > REFUSED:
+            raise SmeltError(
+                f"loop.configs.{point.cell} has {ratio:.3f} times the Baseline's {name}; it must be within "
+                f"{REFUSED:.0%}; without the entry the solver finds sizes"
+            )
+    return geometry
 
 
 def matched(study: Study, point: RunPoint) -> Match:

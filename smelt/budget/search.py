@@ -26,6 +26,8 @@ HIDDEN_BOX = (0.4, 2.0)
 QUERY_BOX = 2.0
 HEAD_DIM_BOX = (0.25, 1.5)
 MAX_KV_HEADS = 8
+# The most values of a size that are looked at, evenly spaced; only sizes beyond any real model reach them.
+MAX_HIDDEN, MAX_GROUPS, MAX_KV_PAIRS = 600, 64, 64
 
 
 @dataclass(frozen=True)
@@ -60,11 +62,14 @@ def candidates(baseline: Geometry, recipe: Recipe, target: Budget, attended: flo
     """Return columns of sizes, one row a candidate; `kv_limit` is the KV mismatch that is let in."""
     kv_heads, head_dims = kv_choices(baseline, recipe, target.kv, kv_limit)
     widest = QUERY_BOX * baseline.heads * baseline.head_dim
-    groups = [np.arange(1, max(1, int(widest // width)) + 1) for width in kv_heads * head_dims]
+    groups = [
+        _thin(np.arange(1, max(1, int(widest // width)) + 1), MAX_GROUPS) for width in kv_heads * head_dims
+    ]
     repeats = [len(group) for group in groups]
     kv_a, dim_a = np.repeat(kv_heads, repeats), np.repeat(head_dims, repeats)
     heads_a = kv_a * np.concatenate(groups)
     hidden_h = _multiples(*(factor * baseline.hidden for factor in HIDDEN_BOX), recipe.align)
+    hidden_h = _thin(hidden_h, MAX_HIDDEN)
     sizes = {"hidden": np.repeat(hidden_h, len(kv_a))}
     for name, column in (("kv_heads", kv_a), ("head_dim", dim_a), ("heads", heads_a)):
         sizes[name] = np.tile(column, len(hidden_h))
@@ -87,7 +92,7 @@ def kv_choices(
         error = np.abs(2 * recipe.effective_layers * heads * dims / target_kv - 1)
         keep = error <= max(limit, error.min() + 1e-9)
         if kept is None or error.min() < least - 1e-9:
-            kept, least = (heads[keep], dims[keep]), error.min()
+            kept, least = (_thin(heads[keep], MAX_KV_PAIRS), _thin(dims[keep], MAX_KV_PAIRS)), error.min()
         if least <= limit:
             break
     assert kept is not None
@@ -113,6 +118,13 @@ def _multiples(low: float, high: float, step: int) -> np.ndarray:
     """Return the positive multiples of `step` in [low, high]; at least the nearest one to `high`."""
     first, last = max(1, int(np.ceil(low / step))), max(1, int(high // step))
     return np.arange(min(first, last), last + 1) * step
+
+
+def _thin(values: np.ndarray, limit: int) -> np.ndarray:
+    """Return at most `limit` of the values, evenly spaced, the first and the last among them."""
+    if len(values) <= limit:
+        return values
+    return values[np.linspace(0, len(values) - 1, limit).astype(int)]
 
 
 def _fixed_experts(sizes: Sizes, expert_geometry: tuple[int, int], top_k: int) -> Sizes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import yaml
 from smelt.errors import SmeltError
 from smelt.files import ROOT
 from smelt.schema import check_schema
+from smelt.study.checks import check_finite, check_relations
 
 SCHEMA = ROOT / "workflow" / "schemas" / "study.schema.yaml"
 
@@ -170,22 +171,43 @@ def load_study(name: str | Path) -> Study:
     """
     path = study_path(str(name))
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # bad text, a bad date, endless nesting
         raise SmeltError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     check_schema(str(path), raw, SCHEMA)
+    check_finite(str(path), raw)
     if raw["name"] != path.stem:
         raise SmeltError(f"{path}: name is {raw['name']!r}; it must equal the file's name, {path.stem!r}")
     try:
         study = _build(raw)
-        _check(study)
+        check_relations(study)
     except SmeltError as error:
         raise SmeltError(f"{path}: {error}") from None
     return study
 
 
-def _tuples(section: dict[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in section.items()}
+class _Loader(yaml.SafeLoader):
+    """YAML whose mappings may not name a key twice: the second would silently win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                continue
+            if key.value in seen:
+                raise yaml.YAMLError(f"{key.value!r} is set twice, line {key.start_mark.line + 1}")
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def _section(kind: type[Any], raw: dict[str, Any]) -> Any:
+    """Build a section; lists become tuples and whole numbers floats where the field is one.
+
+    So `1` and `1.0` are the same study and have the same specification hash.
+    """
+    floats = {item.name for item in fields(kind) if item.type == "float"}
+    values = {key: tuple(value) if isinstance(value, list) else value for key, value in raw.items()}
+    return kind(**{key: float(value) if key in floats else value for key, value in values.items()})
 
 
 def _build(raw: dict[str, Any]) -> Study:
@@ -193,77 +215,14 @@ def _build(raw: dict[str, Any]) -> Study:
         name=raw["name"],
         description=raw.get("description", ""),
         seeds=raw.get("seeds", 1),
-        corpus=CorpusSpec(**raw["corpus"]),
-        model=ModelSpec(**raw["model"]),
-        scales={str(name): Scale(**sizes) for name, sizes in raw["scales"].items()},
+        corpus=_section(CorpusSpec, raw["corpus"]),
+        model=_section(ModelSpec, raw["model"]),
+        scales={str(name): _section(Scale, sizes) for name, sizes in raw["scales"].items()},
         sparsities={int(name): experts for name, experts in raw["sparsities"].items()},
-        loop=LoopRecipe(**raw["loop"]),
+        loop=_section(LoopRecipe, raw["loop"]),
         ablations=raw.get("ablations", {}),
-        training=TrainingSpec(**_tuples(raw["training"])),
-        evaluation=EvaluationSpec(**_tuples(raw["evaluation"])),
-        mechanism=MechanismSpec(**raw["mechanism"]),
-        laws=LawsSpec(**raw["laws"]),
+        training=_section(TrainingSpec, raw["training"]),
+        evaluation=_section(EvaluationSpec, raw["evaluation"]),
+        mechanism=_section(MechanismSpec, raw["mechanism"]),
+        laws=_section(LawsSpec, raw["laws"]),
     )
-
-
-def _check(study: Study) -> None:
-    """Check what a schema cannot: relations between fields."""
-    training = study.training
-    if list(training.horizons) != sorted(training.horizons):
-        raise SmeltError(f"training.horizons is {list(training.horizons)}; it must be increasing")
-    if training.horizons[0] < training.warmup_steps:
-        raise SmeltError(
-            f"training.horizons starts at {training.horizons[0]}; it must not lie before the end of "
-            f"the warm-up, training.warmup_steps = {training.warmup_steps}"
-        )
-    for percent, experts in study.sparsities.items():
-        if experts < study.model.top_k:
-            raise SmeltError(
-                f"sparsities.{percent} is {experts} experts; it must be at least model.top_k, "
-                f"which is {study.model.top_k}"
-            )
-    _check_scales(study)
-    _check_ablations(study)
-
-
-def _check_scales(study: Study) -> None:
-    for name, scale in study.scales.items():
-        if scale.heads % scale.kv_heads:
-            raise SmeltError(
-                f"scales.{name}.heads is {scale.heads}; it must be a multiple of kv_heads = {scale.kv_heads}"
-            )
-        if scale.head_dim % 2:
-            raise SmeltError(f"scales.{name}.head_dim is {scale.head_dim}; it must be even")
-        if not round(study.loop.span * scale.layers):
-            raise SmeltError(
-                f"loop.span is {study.loop.span}; of the {scale.layers} layers of scales.{name} that "
-                "is no layer at all"
-            )
-        # Stacked expert products need rows of whole 16-byte units, in fp32 too.
-        for field_name in ("hidden", "expert_dim"):
-            value = getattr(scale, field_name)
-            if value % 4:
-                raise SmeltError(f"scales.{name}.{field_name} is {value}; it must be divisible by 4")
-
-
-def _check_ablations(study: Study) -> None:
-    ablations = study.ablations
-    if not ablations:
-        return
-    if ablations["scale"] not in study.scales:
-        raise SmeltError(f"ablations.scale is {ablations['scale']!r}; it must be one of {list(study.scales)}")
-    layers = study.scales[ablations["scale"]].layers
-    named = [("span", s) for s in ablations.get("span", {}).get("sparsities", [])]
-    named += [("control", s) for s in ablations.get("control", {}).get("sparsities", [])]
-    named += [(key, ablations[key]["sparsity"]) for key in ("depth", "loops") if key in ablations]
-    for key, sparsity in named:
-        if sparsity not in study.sparsities:
-            raise SmeltError(
-                f"ablations.{key} names sparsity {sparsity}; it must be one of {list(study.sparsities)}"
-            )
-    for length in ablations.get("span", {}).get("layers", []):
-        if length > layers:
-            raise SmeltError(
-                f"ablations.span.layers contains {length}; the stack of scale "
-                f"{ablations['scale']!r} has {layers} layers"
-            )
