@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from smelt import cli
+from smelt import cli, devices
 from smelt.study import load_study
 
 
@@ -29,9 +29,10 @@ def main(argv: list[str] | None = None) -> None:
 
         make_tasks(study, arguments.corpus, arguments.out)
     else:
-        from smelt.evaluate.run import evaluate_run
+        with devices.lease():
+            from smelt.evaluate.run import evaluate_run
 
-        evaluate_run(study, arguments.run, arguments.corpus, arguments.tasks, arguments.out)
+            evaluate_run(study, arguments.run, arguments.corpus, arguments.tasks, arguments.out)
 
 
 if __name__ == "__main__":

@@ -32,16 +32,35 @@ class Case:
     sequences: list[Scored]
 
 
-def settings(suite: Suite, spec: EvaluationSpec, sweep: bool) -> list[Setting]:
+# How much is evaluated at an endpoint: validation only, tasks in their standard setting, or also the sweep
+# over numbers of demonstrations.
+VALIDATION, STANDARD, SWEEP = "validation", "standard", "sweep"
+
+
+def extents(grid: bool, horizons: int, spec: EvaluationSpec) -> list[str]:
+    """Return how much is evaluated at each of a run's `horizons` endpoints.
+
+    Figures 5 to 9, 11 and 24 compare grid runs; tables 3 to 5 compare ablations at their last endpoint only.
+    """
+    if not grid:
+        return [VALIDATION] * (horizons - 1) + [STANDARD]
+    if spec.shot_horizons == "all":
+        return [SWEEP] * horizons
+    return [STANDARD] * (horizons - 1) + [SWEEP]
+
+
+def settings(suite: Suite, spec: EvaluationSpec, extent: str) -> list[Setting]:
     """Return the evaluations of one endpoint in order.
 
     Every task in its standard setting: few-shot tasks under each of the study's seeds, zero-shot tasks
-    once. With `sweep`, few-shot tasks also with every number of demonstrations of the study.
+    once. In the sweep few-shot tasks also with every number of demonstrations of the study.
     """
+    if extent == VALIDATION:
+        return []
     result = []
     for name, task in suite.tasks.items():
         counts = {task.shots}
-        if sweep and task.shots:
+        if extent == SWEEP and task.shots:
             counts |= {*spec.shots, *(spec.long_shots if name in suite.long else ())}
         for shots in sorted(counts):
             seeds = shot_seeds(spec.seeds) if shots else [ORIGINAL_SEED]

@@ -15,9 +15,9 @@ from tqdm import tqdm
 
 from smelt.corpus import Corpus
 from smelt.errors import SmeltError
-from smelt.evaluate.plan import Case, cases, count_cases, settings
+from smelt.evaluate.plan import VALIDATION, Case, cases, count_cases, extents, settings
 from smelt.evaluate.scores import suite_scores, task_scores
-from smelt.evaluate.scoring import BATCH_TOKENS, score
+from smelt.evaluate.scoring import BATCH_TOKENS, Progress, score
 from smelt.evaluate.sequences import Encoder
 from smelt.evaluate.suite import Suite, open_suite
 from smelt.evaluate.validation import document_losses, validation_loss, validation_rows
@@ -36,41 +36,47 @@ class Evaluation:
     def __init__(self, study: Study, spec: RunSpec, corpus: Corpus, suite: Suite) -> None:
         self.spec, self.corpus, self.suite, self.options = spec, corpus, suite, study.evaluation
         self.max_length = study.evaluation.max_length or spec.corpus.context
-        self._held: dict[bool, list[list[Case]]] = {}
+        self._held: dict[str, list[list[Case]]] = {}
 
     def encoder(self) -> Encoder:
         """Return a fresh encoder; its cache lives as long as one pass over the cases."""
         tokenizer = self.corpus.tokenizer
         return Encoder(lambda text: tokenizer.encode(text, add_special_tokens=False).ids, self.corpus.bos)
 
-    def chunks(self, sweep: bool) -> Iterator[list[Case]]:
+    def prompts(self, extent: str) -> int:
+        """Return how many cases an endpoint has."""
+        return count_cases(self.suite, self.options, settings(self.suite, self.options, extent))
+
+    def chunks(self, extent: str) -> Iterator[list[Case]]:
         """Yield the cases of an endpoint in chunks; a single chunk is kept for the next endpoint."""
-        if sweep in self._held:
-            yield from self._held[sweep]
+        if extent in self._held:
+            yield from self._held[extent]
             return
-        plan = settings(self.suite, self.options, sweep)
+        plan = settings(self.suite, self.options, extent)
         stream = cases(self.suite, self.options, plan, self.encoder(), self.max_length)
-        if count_cases(self.suite, self.options, plan) <= _CHUNK:
-            self._held[sweep] = [list(stream)]
-            yield from self._held[sweep]
+        if self.prompts(extent) <= _CHUNK:
+            self._held[extent] = [list(stream)]
+            yield from self._held[extent]
             return
         while chunk := list(islice(stream, _CHUNK)):
             yield chunk
 
-    def validation(self, model: LoopedLM, run: str, horizon: int, bar: tqdm) -> list[dict[str, Any]]:
+    def validation(self, model: LoopedLM, run: str, horizon: int, progress: Progress) -> list[dict[str, Any]]:
         """Return the rows of table `validation` of one endpoint."""
         context = self.spec.corpus.context
         rows = max(1, BATCH_TOKENS[model.embed.weight.device.type] // context)
         batches = self.corpus.validation(context, self.options.validation_tokens, rows)
         documents = self.corpus.documents
-        losses = document_losses(model, batches, len(documents["source"]), bar.update)
+        losses = document_losses(model, batches, len(documents["source"]), progress)
         return validation_rows(run, horizon, losses, documents)
 
-    def items(self, model: LoopedLM, run: str, horizon: int, sweep: bool, bar: tqdm) -> dict[str, np.ndarray]:
+    def items(
+        self, model: LoopedLM, run: str, horizon: int, extent: str, progress: Progress
+    ) -> dict[str, np.ndarray]:
         """Return the columns of table `items` of one endpoint."""
         tables = []
-        for chunk in self.chunks(sweep):
-            answers = score(model, [case.sequences for case in chunk], self.corpus.pad, progress=bar.update)
+        for chunk in self.chunks(extent):
+            answers = score(model, [case.sequences for case in chunk], self.corpus.pad, progress=progress)
             table = _item_columns(run, horizon, chunk)
             tables.append({**table, "nll": answers.nll, "tokens": answers.tokens, "greedy": answers.greedy})
         return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
@@ -119,6 +125,18 @@ def check_run(folder: Path, study: Study, corpus: Corpus, suite: Suite) -> tuple
     return spec, manifest
 
 
+class _Progress:
+    """Counts tokens and moves a progress bar of prompts, which a terminal shows."""
+
+    def __init__(self, prompts: int, label: str) -> None:
+        self.tokens = 0
+        self.bar = tqdm(total=prompts, unit="prompt", disable=None, desc=label)
+
+    def __call__(self, prompts: int, tokens: int) -> None:
+        self.tokens += tokens
+        self.bar.update(prompts)
+
+
 def evaluate_run(study: Study, folder: Path, corpus_folder: Path, tasks_folder: Path, out: Path) -> None:
     """Write `endpoints`, `validation`, `task_scores` and `items` of a run's endpoints to `out`."""
     corpus, suite = Corpus.open(corpus_folder), open_suite(tasks_folder)
@@ -128,23 +146,23 @@ def evaluate_run(study: Study, folder: Path, corpus_folder: Path, tasks_folder: 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     tables: dict[str, list[dict[str, Any]]] = {"endpoints": [], "validation": [], "task_scores": []}
     items = []
-    with tqdm(unit="tok", unit_scale=True, disable=None, desc=run) as bar:
-        for entry in endpoints:
-            model = load_model(folder / entry["weights"], spec).to(device)
-            horizon = entry["horizon"]
-            sweep = study.evaluation.shot_horizons == "all" or entry is endpoints[-1]
-            started = time.perf_counter()
-            validation = evaluation.validation(model, run, horizon, bar)
-            halfway, tokens = time.perf_counter(), bar.n
-            columns = evaluation.items(model, run, horizon, sweep, bar)
-            scores = task_scores(columns, suite.tasks)
-            row = _endpoint(run, entry, validation, scores, suite)
-            tables["endpoints"].append(row)
-            tables["validation"] += validation
-            tables["task_scores"] += scores
-            items.append(columns)
-            seconds = time.perf_counter() - halfway
-            _say(row, halfway - started, columns, bar.n - tokens, seconds)
+    planned = extents(spec.point.group == "grid", len(endpoints), study.evaluation)
+    progress = _Progress(sum(evaluation.prompts(extent) for extent in planned), run)
+    for entry, extent in zip(endpoints, planned, strict=True):
+        model = load_model(folder / entry["weights"], spec).to(device)
+        started = time.perf_counter()
+        validation = evaluation.validation(model, run, entry["horizon"], progress)
+        middle, tokens = time.perf_counter(), progress.tokens
+        scores: list[dict[str, Any]] = []
+        if extent != VALIDATION:
+            items.append(evaluation.items(model, run, entry["horizon"], extent, progress))
+            scores = task_scores(items[-1], suite.tasks)
+        row = _endpoint(run, entry, validation, scores, suite)
+        tables["endpoints"].append(row)
+        tables["validation"] += validation
+        tables["task_scores"] += scores
+        prompts, seconds = evaluation.prompts(extent), time.perf_counter() - middle
+        print(_summary(row, middle - started, prompts, progress.tokens - tokens, seconds), file=sys.stderr)
     for name, rows in tables.items():
         write_table(out, name, rows)
     write_columns(out, "items", {name: np.concatenate([c[name] for c in items]) for name in items[0]})
@@ -165,17 +183,15 @@ def _endpoint(
     }
 
 
-def _say(
-    row: dict[str, Any], validating: float, columns: dict[str, np.ndarray], tokens: int, seconds: float
-) -> None:
-    def show(name: str) -> str:
-        return f"{name} {row[name]:.4f}" if row[name] is not None else f"{name} not measured"
-
-    prompts = int((columns["option"] == 0).sum())
-    print(
-        f"{row['run']} horizon {row['horizon']}: {show('val_loss')} ({validating:.1f} s); "
-        f"suite {row['suite']} (random baselines {row['baseline_version']}): {show('core')}, "
-        f"{show('completion')}, {show('mmlu')}; {prompts} prompts in {seconds:.1f} s, "
-        f"{prompts / seconds:.0f} prompts/s, {tokens / seconds:.0f} tokens/s",
-        file=sys.stderr,
+def _summary(row: dict[str, Any], validating: float, prompts: int, tokens: int, seconds: float) -> str:
+    text = f"{row['run']} horizon {row['horizon']}: val_loss {row['val_loss']:.4f} in {validating:.1f} s"
+    if not prompts:
+        return text
+    scores = ", ".join(
+        f"{name} {row[name]:.4f}" if row[name] is not None else f"{name} not measured"
+        for name in ("core", "completion", "mmlu")
+    )
+    return (
+        f"{text}; suite {row['suite']} with random baselines {row['baseline_version']}: {scores}; {prompts} "
+        f"prompts in {seconds:.1f} s, {prompts / seconds:.0f} prompts/s, {tokens / seconds:.0f} tokens/s"
     )

@@ -18,6 +18,9 @@ from smelt.evaluate.trees import TreeBatch, batches, plant
 from smelt.model import LoopedLM
 from smelt.model.context import Context
 
+# Called after each forward pass with the number of cases and of input tokens it has done.
+Progress = Callable[[int, int], None]
+
 # Input tokens of one forward pass: small models are fastest when a layer's activations stay in cache.
 BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}
 # Elements of one block of logits.
@@ -62,14 +65,13 @@ def score(
     cases: Sequence[Sequence[Scored]],
     pad: int,
     batch_tokens: int | None = None,
-    progress: Callable[[int], None] = lambda tokens: None,
+    progress: Progress = lambda prompts, tokens: None,
 ) -> AnswerLosses:
     """Score the answers of all cases; a case is the sequences of one item, which share their beginning.
 
     Args:
         pad: id to fill rows with; what it is changes nothing.
         batch_tokens: input tokens of one forward pass; changes results by rounding only.
-        progress: called with the number of input tokens after each pass.
     """
     device = model.embed.weight.device
     trees = [plant(case) for case in cases]
@@ -80,7 +82,7 @@ def score(
         losses_n, hits_n = _score_batch(model, batch, device)
         np.add.at(nll, batch.owners, losses_n)
         np.logical_and.at(greedy, batch.owners, hits_n)
-        progress(int((batch.branches_bt >= 0).sum()))
+        progress(len(batch.ids_bt), int((batch.branches_bt >= 0).sum()))
     return AnswerLosses(nll, np.array([len(answer) for answer in answers]), greedy)
 
 

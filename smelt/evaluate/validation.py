@@ -5,7 +5,7 @@ Shape suffixes: b rows, t positions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from smelt.errors import SmeltError
-from smelt.evaluate.scoring import hidden_states
+from smelt.evaluate.scoring import Progress, hidden_states
 from smelt.model import LoopedLM
 from smelt.model.loss import token_losses
 
@@ -40,7 +40,7 @@ def document_losses(
     model: LoopedLM,
     batches: Iterable[Any],
     documents: int,
-    progress: Callable[[int], None] = lambda tokens: None,
+    progress: Progress = lambda prompts, tokens: None,
 ) -> DocumentLosses:
     """Return loss and token sums of every document that `batches` (of `Corpus.validation`) touch.
 
@@ -60,7 +60,7 @@ def document_losses(
         owner = np.asarray(batch.documents_bt).ravel()[counted]
         loss += np.bincount(owner, ce_n.double().cpu().numpy()[counted], minlength=documents)
         tokens += np.bincount(owner, minlength=documents)
-        progress(int(counted.sum()))
+        progress(0, int(counted.sum()))
     return DocumentLosses(loss, tokens)
 
 

@@ -44,13 +44,13 @@ def _bare(word: str) -> str:
 def continuation(rng: random.Random, texts: Texts) -> Item | None:
     """Return the beginning of a held-out passage and four continuations: its own and three others."""
     document = texts.draw(rng)
-    words = texts.words(rng, document, 26)
+    words = texts.words(rng, document, 20)
     others = texts.others(rng, document, 3)
     if words is None or others is None:
         return None
-    endings = [" ".join(words[18:])]
+    endings = [" ".join(words[14:])]
     for other in others:
-        wrong = texts.words(rng, other, 8)
+        wrong = texts.words(rng, other, 6)
         if wrong is None:
             return None
         endings.append(" ".join(wrong))
@@ -58,18 +58,18 @@ def continuation(rng: random.Random, texts: Texts) -> Item | None:
         return None
     gold = rng.randrange(4)
     endings.insert(gold, endings.pop(0))
-    return {"query": " ".join(words[:18]), "choices": endings, "gold": gold}
+    return {"query": " ".join(words[:14]), "choices": endings, "gold": gold}
 
 
 def kind_of_text(rng: random.Random, texts: Texts) -> Item | None:
     """Return a held-out snippet and the names of all categories: which one is it from?"""
     categories = sorted(set(texts.categories) & _KINDS.keys())
     gold = rng.randrange(len(categories))
-    words = texts.words(rng, texts.draw(rng, categories[gold]), 14)
-    if words is None or len(categories) < 2:
+    words = texts.words(rng, texts.draw(rng, categories[gold]), 8)
+    if words is None or len(" ".join(words)) > 60:
         return None
     choices = [_KINDS[category] for category in categories]
-    return {"query": f"Text: {' '.join(words)}\nKind:", "choices": choices, "gold": gold}
+    return {"query": f"{' '.join(words)}\nKind:", "choices": choices, "gold": gold}
 
 
 _VERBS = (("are", "is"), ("were", "was"), ("have been", "has been"))

@@ -53,7 +53,7 @@ def is_it_true(rng: random.Random) -> Item:
     true = rng.random() < 0.5
     colour = colours[asked if true else 1 - asked]
     return {
-        "query": f"{' '.join(story)}\nQuestion: is the {things[asked]} {colour}?",
+        "query": f"{' '.join(story)}\nIs the {things[asked]} {colour}?",
         "choices": ["no", "yes"],
         "gold": int(true),
     }
