@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from smelt.errors import SmeltError
 from smelt.files import atomic_path, read_json
-from smelt.results.parquet import arrow_schema, read_rows
+from smelt.results.parquet import read_rows
 from smelt.results.provenance import provenance_rows
 from smelt.results.schemas import SQL_TYPES, TABLES, Table
 from smelt.study import Study, run_points
@@ -28,7 +28,7 @@ STUDY_FOLDERS = {
 }
 RUN_FOLDERS = {
     "runs": ("train_log", "throughput"),
-    "evaluate": ("endpoints", "validation", "task_scores"),
+    "evaluate": ("endpoints", "validation", "task_scores", "items"),
 }
 LAWS, MECHANISM = "laws", "mechanism"
 
@@ -51,14 +51,15 @@ def build_database(study: Study, results: Path, out: Path, seeds: int | None = N
             with duckdb.connect(str(temporary)) as connection:
                 for name, table in TABLES.items():
                     _create(connection, table)
-                    if name == "provenance":
-                        rows, files = provenance_rows(study, results, runs), []
-                        parts = [pa.Table.from_pylist(rows, schema=arrow_schema(table))]
-                    else:
-                        files = list(_files(results, name, runs))
-                        parts = [_read(table, path, runs) for path in files]
-                    counts[name] = _insert(connection, table, parts, files)
+                    files = [] if name == "provenance" else list(_files(results, name, runs))
+                    if files:
+                        _load(connection, table, files, runs)
+                _insert_provenance(connection, provenance_rows(study, results, runs))
+                for name, table in TABLES.items():
+                    counts[name] = _check_keys(connection, table)
                 connection.execute("CHECKPOINT")
+        except duckdb.Error as error:
+            raise SmeltError(f"{out} cannot be built: {str(error).splitlines()[0]}") from None
         finally:
             temporary.with_name(temporary.name + ".wal").unlink(missing_ok=True)
     return counts
@@ -110,49 +111,56 @@ def _create(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
     connection.execute(f'CREATE TABLE "{table.name}" ({columns})')
 
 
-def _insert(
-    connection: duckdb.DuckDBPyConnection, table: Table, parts: list[pa.Table], files: list[Path]
-) -> int:
-    """Insert `parts` sorted by key and return the number of rows; `files` is where they come from."""
-    if not parts:
-        return 0
-    rows = pa.concat_tables(parts)
+def _load(
+    connection: duckdb.DuckDBPyConnection, table: Table, files: list[Path], runs: dict[str, str]
+) -> None:
+    """Insert the rows of `files` sorted by key."""
+    for path in files:
+        _check_columns(table, path)
+    names = [str(path) for path in files]
+    if "run" in table.key_names:
+        _check_runs(connection, names, runs)
     keys = ", ".join(f'"{key}"' for key in table.key_names)
-    connection.register("incoming", rows)
-    connection.execute(f'INSERT INTO "{table.name}" SELECT * FROM incoming ORDER BY {keys}')
-    connection.unregister("incoming")
+    columns = ", ".join(f'"{column.name}"' for column in table.columns)
+    connection.execute(
+        f'INSERT INTO "{table.name}" SELECT {columns} FROM read_parquet(?) ORDER BY {keys}', [names]
+    )
+
+
+def _insert_provenance(connection: duckdb.DuckDBPyConnection, rows: list[dict[str, str]]) -> None:
+    values = sorted((row["key"], row["value"]) for row in rows)
+    connection.executemany("INSERT INTO provenance VALUES (?, ?)", values)
+
+
+def _check_columns(table: Table, path: Path) -> None:
+    try:
+        names = pq.read_schema(path).names
+    except (pa.ArrowInvalid, OSError) as error:
+        raise SmeltError(f"{path} is damaged ({error}); delete it and run the same command again") from None
+    if names != [column.name for column in table.columns]:
+        raise SmeltError(f"{path} has other columns than table {table.name}; delete it and run again")
+
+
+def _check_runs(connection: duckdb.DuckDBPyConnection, files: list[str], runs: dict[str, str]) -> None:
+    """Refuse rows of a run that the study does not have, or that lie in another run's folder."""
+    found = connection.execute(
+        "SELECT DISTINCT filename, run FROM read_parquet(?, filename = true) ORDER BY ALL", [files]
+    )
+    for path, run in found.fetchall():
+        folder = Path(path).parent.name
+        if run not in runs or (folder in runs and run != folder):
+            raise SmeltError(
+                f"{path} has rows of run {run}, which does not belong there; "
+                "delete it and run the same command again"
+            )
+
+
+def _check_keys(connection: duckdb.DuckDBPyConnection, table: Table) -> int:
+    """Return the number of rows; raise a SmeltError where a key occurs twice."""
+    keys = ", ".join(f'"{key}"' for key in table.key_names)
     twice = connection.execute(
         f'SELECT {keys} FROM "{table.name}" GROUP BY {keys} HAVING count(*) > 1 ORDER BY {keys} LIMIT 1'
     ).fetchone()
     if twice:
-        raise SmeltError(f"table {table.name}: the key {twice} occurs twice in {_shown(files)}")
-    return rows.num_rows
-
-
-def _shown(files: list[Path]) -> str:
-    return str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} further files"
-
-
-def _read(table: Table, path: Path, runs: dict[str, str]) -> pa.Table:
-    try:
-        rows = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise SmeltError(f"{path} is damaged ({error}); delete it and run the same command again") from None
-    expected = arrow_schema(table)
-    if rows.schema.names != expected.names:
-        raise SmeltError(f"{path} has other columns than table {table.name}; delete it and run again")
-    if "run" in expected.names:
-        _check_runs(rows, path, runs)
-    return rows.cast(expected)
-
-
-def _check_runs(rows: pa.Table, path: Path, runs: dict[str, str]) -> None:
-    """Refuse rows of a run that the study does not have, or that lie in another run's folder."""
-    named = set(rows["run"].unique().to_pylist())
-    own = path.parent.name
-    allowed = {own} if own in runs else set(runs)
-    if strange := sorted(named - allowed):
-        raise SmeltError(
-            f"{path} has rows of run {strange[0]}, which does not belong there; "
-            "delete it and run the same command again"
-        )
+        raise SmeltError(f"table {table.name}: the key {twice} occurs twice; delete its files and run again")
+    return connection.execute(f'SELECT count(*) FROM "{table.name}"').fetchone()[0]

@@ -1,0 +1,113 @@
+"""The database as the figures see it, read-only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+
+from smelt.errors import SmeltError
+from smelt.results.schemas import TABLES
+from smelt.study import Study
+
+# What a table holds and which stage measures it, for the sentence that stands in for a figure.
+_WRITTEN_BY = {
+    "runs": ("sizes of the runs", "budget tables"),
+    "pairs": ("matched pairs", "budget tables"),
+    "ablation_points": ("ablations", "budget tables"),
+    "power": ("power analysis", "budget tables"),
+    "published_configs": ("published configurations", "budget tables"),
+    "corpus_sources": ("text sources", "corpus build"),
+    "train_log": ("training log", "train"),
+    "throughput": ("training speed", "train"),
+    "endpoints": ("validation loss of the endpoints", "evaluate run"),
+    "validation": ("loss by source and length", "evaluate run"),
+    "task_scores": ("task scores", "evaluate run"),
+    "law_fits": ("fitted law", "laws"),
+    "law_draws": ("bootstrap draws of the law", "laws"),
+    "ce_gain": ("compute-efficiency gain", "laws"),
+    "tpp": ("tokens per parameter", "laws"),
+    "calibration": ("calibration of benchmarks on loss", "laws"),
+    "residuals": ("residuals at equal loss", "laws"),
+    "claims": ("verdicts on the claims", "report claims"),
+}
+
+
+class NotMeasured(Exception):
+    """What a figure shows was not measured; the message says what and why, in one sentence."""
+
+
+class Data:
+    """A study with its database.
+
+    Attributes:
+        study: the study.
+        scales: its scales, smallest first, in the study's order.
+        sparsities: its sparsities in percent, ascending.
+    """
+
+    def __init__(self, study: Study, path: Path) -> None:
+        if not Path(path).is_file():
+            raise SmeltError(f"{path} does not exist; `python -m smelt.results build` writes it")
+        try:
+            self._connection = duckdb.connect(str(path), read_only=True)
+            self.counts = {name: self._count(name) for name in TABLES}
+        except duckdb.Error as error:
+            first = str(error).splitlines()[0]
+            raise SmeltError(f"{path} is not a database of this version ({first}); build it again") from None
+        self.study = study
+        self.scales = list(study.scales)
+        self.sparsities = sorted(study.sparsities)
+        self._check_study(path)
+
+    def _check_study(self, path: Path) -> None:
+        named = self.frame("SELECT value FROM provenance WHERE key = 'study'")["value"].tolist()
+        if named != [self.study.name]:
+            raise SmeltError(
+                f"{path} belongs to study {', '.join(named) or 'unknown'}, not to {self.study.name}"
+            )
+
+    def _count(self, table: str) -> int:
+        return self._connection.execute(f'SELECT count(*) FROM "{table}"').fetchone()[0]
+
+    def close(self) -> None:
+        """Close the database."""
+        self._connection.close()
+
+    def frame(self, sql: str, *parameters: Any) -> pd.DataFrame:
+        """Return the rows of a query; `?` in `sql` are bound to `parameters`."""
+        return self._connection.execute(sql, parameters).df()
+
+    def need(self, *tables: str) -> None:
+        """Raise NotMeasured where one of `tables` is empty."""
+        for table in tables:
+            if not self.counts[table]:
+                what, stage = _WRITTEN_BY.get(table, (table.replace("_", " "), "mechanism"))
+                raise NotMeasured(
+                    f"Not measured: the database of study {self.study.name} has no {what}, "
+                    f"because `python -m smelt.{stage}` has not been run for it or had nothing to measure."
+                )
+
+    def rows(self, what: str, sql: str, *parameters: Any) -> pd.DataFrame:
+        """Return the rows of a query; raise NotMeasured where there are none, calling them `what`."""
+        frame = self.frame(sql, *parameters)
+        if frame.empty:
+            raise NotMeasured(f"Not measured: the study {self.study.name} has no {what}.")
+        return frame
+
+    def endpoints(self) -> pd.DataFrame:
+        """Return the grid's endpoints with the sizes of their runs, in the study's order."""
+        self.need("endpoints")
+        frame = self.rows(
+            "endpoints of grid runs",
+            "SELECT r.cell, r.scale, r.sparsity, r.arch, r.seed, e.* FROM endpoints e JOIN runs r USING (run) "
+            "WHERE r.grouping = 'grid' ORDER BY r.sparsity, r.arch, r.seed, e.tokens, r.run",
+        )
+        return self.ordered(frame)
+
+    def ordered(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """Return `frame` with its scales in the study's order, otherwise as it was."""
+        order = {scale: i for i, scale in enumerate(self.scales)}
+        return frame.sort_values("scale", key=lambda column: column.map(order), kind="stable")

@@ -1,0 +1,130 @@
+"""What the first page says of a study beside its figures: sizes, data, plan and wall clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from smelt.report.contents import Item
+from smelt.report.data import Data, NotMeasured
+from smelt.report.markup import missing_html
+from smelt.report.output import Column, TableView, table_html
+from smelt.report.tables.formats import fixed, integer, scientific, short, text
+
+PAPER_WINDOW = (1.3e19, 2.2e21)
+
+
+def window_sentence(data: Data) -> str:
+    """Say how far the study's compute is from the paper's; every verdict holds for the former."""
+    found = data.frame(
+        "SELECT min(flops) AS low, max(flops) AS high FROM endpoints JOIN runs USING (run) WHERE grouping = 'grid'"
+    ).iloc[0]
+    low, high = PAPER_WINDOW
+    paper = f"the paper's are at {low:.1e} to {high:.1e}"
+    if pd.isna(found["low"]):
+        return f"No endpoint of the grid was measured; {paper} training FLOPs."
+    return (
+        f"A verdict holds for this study's compute: its endpoints are at {found['low']:.1e} to "
+        f"{found['high']:.1e} training FLOPs, {paper}."
+    )
+
+
+def facts(data: Data) -> list[tuple[str, str]]:
+    """Return label and text of what the study consists of."""
+    study = data.study
+    runs = data.frame(
+        "SELECT count(*) AS runs, count_if(grouping = 'grid') AS grid, count(DISTINCT seed) AS seeds, "
+        "min(params_active) AS low, max(params_active) AS high, min(params_total) AS total_low, "
+        "max(params_total) AS total_high FROM runs"
+    ).iloc[0]
+    ends = data.frame("SELECT count(*) AS n, min(tokens) AS low, max(tokens) AS high FROM endpoints").iloc[0]
+    loop = study.loop
+    rows = [
+        ("Scales", ", ".join(data.scales)),
+        ("Sparsities", ", ".join(f"{sparsity}%" for sparsity in data.sparsities)),
+        ("Runs", f"{runs['runs']}, of them {runs['grid']} in the grid; {runs['seeds']} seed(s)"),
+        ("Active parameters", f"{short(runs['low'])} to {short(runs['high'])}"),
+        ("Total parameters", f"{short(runs['total_low'])} to {short(runs['total_high'])}"),
+        (
+            "Endpoints",
+            f"{ends['n']}"
+            if not ends["n"]
+            else f"{ends['n']}, at {short(ends['low'])} to {short(ends['high'])} tokens",
+        ),
+        ("Loop", f"{loop.span:.0%} of the layers, visited {loop.visits} times, {loop.order} order"),
+        ("Narrowed first", f"{loop.narrow}, to pay for the visits at equal budgets"),
+        ("Vocabulary and context", f"{study.corpus.vocab} and {study.corpus.context} tokens"),
+        ("Task suite", _suite(study.evaluation.suite)),
+    ]
+    return rows
+
+
+def _suite(name: str) -> str:
+    if name == "local":
+        return "local: tasks made by this project, not DCLM; scores cannot be compared with the paper's"
+    return name
+
+
+def datacard(data: Data) -> str:
+    """Return the table of text sources, or a sentence where there is none."""
+    item = Item("data", "D", "Text sources", "", ours=True)
+    try:
+        data.need("corpus_sources")
+    except NotMeasured as missing:
+        return missing_html("datacard", "Data card", "Text sources", str(missing))
+    frame = data.frame("SELECT * FROM corpus_sources ORDER BY category, source")
+    total = frame[["train_tokens", "validation_tokens"]].sum()
+    columns = (
+        Column("source", "Source", text, numeric=False),
+        Column("category", "Category", text, numeric=False),
+        Column("licence", "Licence", text, numeric=False),
+        Column("documents", "Documents", integer),
+        Column("train_tokens", "Training tokens", short),
+        Column("validation_tokens", "Held-out tokens", short),
+        Column("bytes_per_token", "Bytes a token", fixed(2)),
+        Column("repeated_8grams", "Repeated 8-grams", fixed(3)),
+    )
+    note = f"{short(total['train_tokens'])} training and {short(total['validation_tokens'])} held-out tokens in all."
+    return table_html(
+        item, TableView(columns, frame, note), caption="What the models were trained and tested on."
+    )
+
+
+def clock(data: Data) -> dict[str, Any]:
+    """Return a sentence on the training cost and the table behind it, one row a group of runs."""
+    frame = data.frame(
+        """
+        SELECT r.grouping, r.scale, count(DISTINCT r.run) AS runs, sum(t.seconds) AS seconds,
+          any_value(r.tokens_planned) AS tokens, sum(r.flops_per_token * r.tokens_planned) / count(DISTINCT t.phase)
+          AS flops, avg(t.tokens_per_s) AS tokens_per_s, any_value(t.device) AS device
+        FROM throughput t JOIN runs r USING (run) GROUP BY ALL ORDER BY r.grouping <> 'grid', r.grouping
+        """
+    )
+    if frame.empty:
+        return {"sentence": "No run has been trained yet.", "table": ""}
+    frame = data.ordered(frame)
+    seconds, flops = frame["seconds"].sum(), frame["flops"].sum()
+    sentence = (
+        f"Training took {_hours(seconds)} of processor time of one job and {flops:.2e} planned FLOPs in all."
+    )
+    columns = (
+        Column("scale", "Scale", text, numeric=False),
+        Column("grouping", "Runs of", text, numeric=False),
+        Column("runs", "Runs", integer),
+        Column("tokens", "Tokens a run", short),
+        Column("flops", "FLOPs", scientific),
+        Column("tokens_per_s", "Tokens/s", short),
+        Column("seconds", "Time (s)", fixed(0)),
+        Column("device", "Device", text, numeric=False),
+    )
+    item = Item("clock", "W", "Training by scale", "", ours=True)
+    view = TableView(columns, frame)
+    return {
+        "sentence": sentence,
+        "table": table_html(item, view, caption="Summed over trunk and decay branches."),
+    }
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.1f} hours" if seconds >= 5400 else f"{seconds / 60:.1f} minutes"

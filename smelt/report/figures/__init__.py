@@ -1,0 +1,1 @@
+"""The figures: each function takes the `Data` of a study and returns a `Drawing`."""

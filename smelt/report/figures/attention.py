@@ -1,0 +1,223 @@
+"""Attention across visits: figures 17, 18, 19 and 25."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from smelt.report.data import Data
+from smelt.report.figures.residual import middle_sparsity, visit_handles, visit_style
+from smelt.report.output import Drawing
+from smelt.report.style import (
+    GREY,
+    LOOKS,
+    RED,
+    WIDTH,
+    legend_above,
+    outer_labels,
+    panels,
+    plt,
+)
+
+_KINDS = (("top1", "Top-1 token kept"), ("top8", "Top-8 overlap"), ("mass", "Mass overlap"))
+
+
+def token_overlap(data: Data) -> Drawing:
+    """Figure 17: three overlaps of a head with itself across visits, and with another head."""
+    data.need("token_overlap")
+    sparsity = middle_sparsity(data)
+    frame = data.ordered(
+        data.rows(
+            f"token overlaps of SMELT runs at S = {sparsity}%",
+            "SELECT r.scale, t.kind, t.layer + 1 AS layer, avg(t.value) AS value, avg(t.control) AS control, "
+            "avg(t.chance) AS chance FROM token_overlap t JOIN runs r USING (run) WHERE r.grouping = 'grid' "
+            "AND r.arch = 'smelt' AND r.sparsity = ? AND t.visit = 1 GROUP BY ALL ORDER BY ALL",
+            sparsity,
+        )
+    )
+    scales = list(frame["scale"].unique())
+    figure, grid = plt.subplots(
+        len(_KINDS), len(scales), figsize=(WIDTH, 4.8), sharex="col", sharey=True, squeeze=False
+    )
+    for row, (kind, label) in enumerate(_KINDS):
+        for column, scale in enumerate(scales):
+            axis = grid[row, column]
+            line = frame[(frame["scale"] == scale) & (frame["kind"] == kind)]
+            axis.plot(line["layer"], line["value"], color=RED, marker="s", markersize=3.5)
+            axis.plot(line["layer"], line["control"], color=GREY, marker="^", markersize=4, linestyle="--")
+            axis.xaxis.set_major_locator(plt.MaxNLocator(integer=True, nbins=5))
+            axis.set_ylim(0, 1.03)
+            if row == 0:
+                axis.set_title(str(scale))
+        grid[row, 0].set_ylabel(label)
+    for axis in grid[-1]:
+        axis.set_xlabel("Layer")
+    legend_above(
+        figure,
+        [
+            Line2D([], [], color=RED, marker="s", markersize=3.5, label="same head, visit 1 and 2"),
+            Line2D(
+                [], [], color=GREY, marker="^", markersize=4, linestyle="--", label="control: another head"
+            ),
+        ],
+    )
+    note = f"S = {sparsity}%. The paper's top-8 overlap is 56–66%, of the control 28–34%."
+    return Drawing(figure, frame, note)
+
+
+def dyck_map(data: Data) -> Drawing:
+    """Figure 18: where the Dyck head looks from each target, on visit 1, on visit 2, and the difference."""
+    data.need("dyck_map")
+    run = _dyck_run(data)
+    frame = data.frame("SELECT * FROM dyck_map WHERE run = ? ORDER BY visit, target, position", run)
+    first, last = (_matrix(frame, visit) for visit in (0, int(frame["visit"].max())))
+    figure, axes = plt.subplots(3, 1, figsize=(WIDTH, 4.6), sharex=True)
+    titles = ("Visit 1", f"Visit {int(frame['visit'].max()) + 1}", "Difference")
+    for axis, title, matrix in zip(axes, titles, (first, last, last - first), strict=True):
+        colours = (
+            {"cmap": "RdBu_r", "vmin": -1, "vmax": 1}
+            if title == "Difference"
+            else {"cmap": "Reds", "vmin": 0}
+        )
+        image = axis.imshow(matrix, aspect="auto", interpolation="nearest", **colours)
+        axis.set_title(title)
+        axis.grid(False)
+        axis.set_yticks(range(len(matrix)), [f"{i + 1}" for i in range(len(matrix))])
+        axis.set_ylabel("Target")
+        figure.colorbar(image, ax=axis, pad=0.01, aspect=8)
+    _prompt_ticks(axes[-1], frame)
+    return Drawing(figure, frame, _dyck_note(data, run, frame))
+
+
+def _dyck_run(data: Data) -> str:
+    """Return the run shown: SMELT's largest scale at the lowest sparsity above 0 that has a map."""
+    frame = data.ordered(
+        data.rows(
+            "Dyck head of a SMELT run",
+            "SELECT DISTINCT r.run, r.scale, r.sparsity, r.seed FROM dyck_map d JOIN runs r USING (run) "
+            "WHERE r.grouping = 'grid' ORDER BY r.sparsity = 0 DESC, r.sparsity DESC, r.seed DESC",
+        )
+    )
+    return frame["run"].iloc[-1]
+
+
+def _matrix(frame: pd.DataFrame, visit: int) -> np.ndarray:
+    part = frame[frame["visit"] == visit]
+    return part.pivot(index="target", columns="position", values="mass").to_numpy(dtype=float)
+
+
+def _prompt_ticks(axis: Axes, frame: pd.DataFrame) -> None:
+    """Write the prompt below the map; demonstration answers are red and bold."""
+    tokens = frame.drop_duplicates("position").sort_values("position")
+    labels = [_printable(token, role) for token, role in zip(tokens["token"], tokens["role"], strict=True)]
+    axis.set_xticks(tokens["position"], labels, fontsize=7)
+    for label, role in zip(axis.get_xticklabels(), tokens["role"], strict=True):
+        if role == "demonstration_answer":
+            label.set(color=RED, fontweight="bold")
+    axis.set_xlabel("Prompt (demonstration answers in red)")
+
+
+def _printable(token: str, role: str) -> str:
+    if role == "bos":
+        return "BOS"
+    return token.strip(" ").replace("\n", "↵") or "␣"
+
+
+def _dyck_note(data: Data, run: str, frame: pd.DataFrame) -> str:
+    mass = data.frame("SELECT visit, role, mass FROM dyck_mass WHERE run = ? ORDER BY visit", run)
+    text = f"Run {run}, layer {frame['layer'].iloc[0] + 1}, head {frame['head'].iloc[0] + 1}."
+    parts = []
+    for role, label in (("bos", "BOS"), ("demonstration_answer", "demonstration answers")):
+        values = mass[mass["role"] == role]["mass"].tolist()
+        if values:
+            parts.append(f"{label} {values[0]:.2f} to {values[-1]:.2f}")
+    if parts:
+        text += f" Mean mass from visit 1 to the last: {', '.join(parts)} (the paper: BOS 0.60 to 0.02, answers 0.24 to 0.85)."
+    return text
+
+
+def sink_heads(data: Data) -> Drawing:
+    """Figure 19a: sink mass of every head, visit 1 and visit 2, at the largest scale."""
+    data.need("sink")
+    sparsity, scale = middle_sparsity(data), data.scales[-1]
+    frame = data.rows(
+        f"sink masses of SMELT at scale {scale}, S = {sparsity}%",
+        "SELECT s.layer + 1 AS layer, s.visit, s.head + 1 AS head, avg(s.mass) AS mass "
+        "FROM sink s JOIN runs r USING (run) WHERE r.grouping = 'grid' AND r.arch = 'smelt' AND r.scale = ? "
+        "AND r.sparsity = ? AND s.layer BETWEEN r.loop_start AND r.loop_start + r.loop_length - 1 "
+        "GROUP BY ALL ORDER BY ALL",
+        scale,
+        sparsity,
+    )
+    visits = sorted(frame["visit"].unique())
+    figure, grid = plt.subplots(1, len(visits), figsize=(WIDTH, 3.0), sharey=True, squeeze=False)
+    for axis, visit in zip(grid[0], visits, strict=True):
+        table = frame[frame["visit"] == visit].pivot(index="layer", columns="head", values="mass")
+        image = axis.imshow(table, cmap="Reds", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+        axis.set_xticks(
+            range(0, table.shape[1], -(-table.shape[1] // 12)), table.columns[:: -(-table.shape[1] // 12)]
+        )
+        axis.set_yticks(range(table.shape[0]), table.index)
+        axis.set_title(f"Visit {visit + 1}: mean {np.nanmean(table):.2f}")
+        axis.set_xlabel("Head")
+        axis.grid(False)
+    grid[0, 0].set_ylabel("Layer")
+    figure.colorbar(image, ax=grid[0].tolist(), label="Mass on the segment start")
+    return Drawing(figure, frame, f"Scale {scale}, S = {sparsity}%.")
+
+
+def sink_depth(data: Data) -> Drawing:
+    """Figure 19b: sink mass against physical depth at the largest scale."""
+    frame = _sink_means(data)
+    frame = frame[frame["scale"] == data.scales[-1]]
+    figure, axes = panels(1, height=2.9)
+    _sink_lines(axes[0], frame)
+    axes[0].set_title(str(data.scales[-1]))
+    axes[0].set(xlabel="Physical layer", ylabel="Mass on the segment start")
+    legend_above(figure, _sink_handles(frame))
+    return Drawing(figure, frame, f"S = {middle_sparsity(data)}%.")
+
+
+def sink_scales(data: Data) -> Drawing:
+    """Figure 25: figure 19b for every scale."""
+    frame = _sink_means(data)
+    scales = list(frame["scale"].unique())
+    figure, axes = panels(len(scales), height=2.3, share_x=False)
+    for axis, scale in zip(axes, scales, strict=True):
+        _sink_lines(axis, frame[frame["scale"] == scale])
+        axis.set_title(str(scale))
+    outer_labels(axes, "Physical layer", "Mass on segment start")
+    legend_above(figure, _sink_handles(frame))
+    return Drawing(figure, frame, f"S = {middle_sparsity(data)}%.")
+
+
+def _sink_means(data: Data) -> pd.DataFrame:
+    data.need("sink")
+    sparsity = middle_sparsity(data)
+    return data.ordered(
+        data.rows(
+            f"sink masses at S = {sparsity}%",
+            "SELECT r.scale, r.arch, s.visit, s.layer + 1 AS layer, avg(s.mass) AS mass "
+            "FROM sink s JOIN runs r USING (run) WHERE r.grouping = 'grid' AND r.sparsity = ? "
+            "GROUP BY ALL ORDER BY ALL",
+            sparsity,
+        )
+    )
+
+
+def _sink_lines(axis: Axes, frame: pd.DataFrame) -> None:
+    for (arch, visit), line in frame.groupby(["arch", "visit"]):
+        look = LOOKS["baseline"].points() | {"linewidth": 1.1} if arch == "baseline" else visit_style(visit)
+        axis.plot(line["layer"], line["mass"], **look)
+    axis.set_ylim(0, max(0.05, 1.1 * frame["mass"].max()))
+    axis.xaxis.set_major_locator(plt.MaxNLocator(integer=True, nbins=8))
+
+
+def _sink_handles(frame: pd.DataFrame) -> list[Line2D]:
+    visits = sorted(frame[frame["arch"] == "smelt"]["visit"].unique())
+    handles = visit_handles(visits)
+    for handle in handles:
+        handle.set_label(f"SMELT, {handle.get_label()}")
+    return [Line2D([], [], label="Baseline", **LOOKS["baseline"].points()), *handles]

@@ -1,0 +1,180 @@
+"""The recipe drawn from a configuration, and what the study can show: figures 1a and P1."""
+
+from __future__ import annotations
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+
+from smelt.report.data import Data
+from smelt.report.output import Drawing
+from smelt.report.style import (
+    AMBER,
+    GREY,
+    INK,
+    LOOKS,
+    PAIR,
+    WIDTH,
+    legend_above,
+    outer_labels,
+    panels,
+    plt,
+    sparsity_title,
+)
+from smelt.study import Geometry
+
+_GEOMETRY = (
+    "hidden layers heads kv_heads head_dim experts top_k expert_dim loop_start loop_length loop_count loop_order"
+).split()
+
+
+def recipe(data: Data) -> Drawing:
+    """Figure 1a: the executions of a pair in order, from its configurations, and its three budgets."""
+    scale, sparsity = _shown_cell(data)
+    frame = data.rows(
+        "pair of runs to draw",
+        "SELECT * FROM runs WHERE grouping = 'grid' AND seed = 0 AND scale = ? AND sparsity = ? "
+        "AND arch IN ('baseline', 'smelt') ORDER BY arch",
+        scale,
+        sparsity,
+    )
+    figure, axis = plt.subplots(figsize=(WIDTH, 4.1))
+    axis.set_axis_off()
+    rows = frame.to_dict("records")
+    for column, row in enumerate(rows):
+        _stack(axis, 3.6 * column, row)
+    _budgets(axis, rows)
+    tallest = max(row["layers"] for row in rows)
+    axis.set(xlim=(-0.9, 10.2), ylim=(-1.4, max(tallest, 6) + 1.3))
+    figure.suptitle(f"Scale {scale}, {sparsity_title(sparsity)}", fontsize=9.5, fontweight="bold")
+    return Drawing(figure, frame.drop(columns=["spec_hash", "baseline"]))
+
+
+def _shown_cell(data: Data) -> tuple[str, int]:
+    """The ablation scale, or the first, at the lowest sparsity that is not zero."""
+    scale = data.study.ablations.get("scale", data.scales[0])
+    return scale, next((s for s in data.sparsities if s), data.sparsities[0])
+
+
+def _stack(axis: Axes, left: float, row: dict) -> None:
+    """Draw the physical layers bottom up, and the order in which they are executed."""
+    geometry = Geometry(**{name: row[name] for name in _GEOMETRY})
+    look = LOOKS[row["arch"]]
+    for layer in range(geometry.layers):
+        inside = layer in geometry.span
+        box = FancyBboxPatch(
+            (left, layer),
+            1.5,
+            0.72,
+            boxstyle="round,pad=0.02,rounding_size=0.12",
+            facecolor="#f4d3d5" if inside else "#e9eef5",
+            edgecolor=look.colour if inside else GREY,
+            linewidth=1.2 if inside else 0.8,
+        )
+        axis.add_patch(box)
+        times = f"  ×{geometry.loop_count}" if inside else ""
+        axis.text(
+            left + 0.75, layer + 0.36, f"layer {layer + 1}{times}", ha="center", va="center", fontsize=7.5
+        )
+    if geometry.looped:
+        _loop_arrow(axis, left, geometry, look.colour)
+    axis.text(
+        left + 0.75, geometry.layers + 0.35, look.label, ha="center", color=look.colour, fontweight="bold"
+    )
+    text = f"{geometry.layers} layers, {geometry.effective_layers} executions"
+    axis.text(left + 0.75, -0.75, text, ha="center", fontsize=8)
+
+
+def _loop_arrow(axis: Axes, left: float, geometry: Geometry, colour: str) -> None:
+    """Draw the way from the span's last layer back to its first."""
+    top, bottom = geometry.span[-1] + 0.36, geometry.span[0] + 0.36
+    arrow = FancyArrowPatch(
+        (left + 1.54, top),
+        (left + 1.54, bottom),
+        connectionstyle="arc3,rad=-0.45",
+        arrowstyle="-|>",
+        mutation_scale=10,
+        color=colour,
+        linewidth=1.3,
+    )
+    axis.add_patch(arrow)
+    text = f"visited\n{geometry.loop_count} times,\nwrites ×1/{geometry.loop_count}"
+    axis.text(left + 2.35, (top + bottom) / 2, text, va="center", fontsize=7.5, color=colour)
+
+
+def _budgets(axis: Axes, rows: list[dict]) -> None:
+    lines = [("", "Baseline", "SMELT", "ratio")]
+    budgets = (
+        ("FLOPs a token", "flops_per_token"),
+        ("Parameters", "params_total"),
+        ("KV bytes a token", "kv_bytes_per_token"),
+    )
+    sizes = (("Hidden", "hidden"), ("Heads", "heads"), ("Experts", "experts"), ("Expert size", "expert_dim"))
+    base, looped = rows[0], rows[-1]
+    for label, key in budgets:
+        lines.append((label, f"{base[key]:.3g}", f"{looped[key]:.3g}", f"{looped[key] / base[key]:.3f}"))
+    for label, key in sizes:
+        lines.append((label, f"{base[key]}", f"{looped[key]}", ""))
+    for i, line in enumerate(lines):
+        for x, text in zip((6.5, 8.2, 9.2, 10.1), line, strict=True):
+            weight = "bold" if i == 0 else "normal"
+            axis.text(
+                x, 5.3 - 0.62 * i, text, ha="left" if x == 6.5 else "right", fontsize=8, fontweight=weight
+            )
+
+
+def power(data: Data) -> Drawing:
+    """Figure P1: the gap that the paper's law predicts for each pair, beside the spread between seeds."""
+    data.need("power")
+    frame = data.ordered(
+        data.frame(
+            "SELECT DISTINCT r.scale, r.sparsity, p.* FROM power p "
+            "JOIN (SELECT DISTINCT cell, scale, sparsity FROM runs WHERE grouping = 'grid') r USING (cell) "
+            "ORDER BY r.sparsity, p.flops"
+        )
+    )
+    measured = _measured_gaps(data)
+    spread = _seed_spread(data)
+    figure, axes = panels(len(data.sparsities), height=2.1)
+    for axis, sparsity in zip(axes, data.sparsities, strict=True):
+        own = frame[frame["sparsity"] == sparsity]
+        for _, cell in own.groupby("cell", sort=False):
+            axis.plot(cell["flops"], cell["gap_predicted"], color=AMBER, marker=".", linewidth=0.8)
+        points = measured[measured["sparsity"] == sparsity]
+        axis.plot(points["flops"], points["gap"], linestyle="none", marker="x", color=INK, markersize=4)
+        axis.axhline(0, color=GREY, linewidth=0.8)
+        if spread is not None:
+            axis.axhspan(-spread, spread, color=GREY, alpha=0.15, linewidth=0)
+        axis.set_xscale("log")
+        axis.set_title(sparsity_title(sparsity))
+    outer_labels(axes, "Training compute (FLOPs)", "SMELT − Baseline (nats)")
+    handles = [
+        Line2D([], [], color=AMBER, marker=".", label="predicted by the paper's law"),
+        Line2D([], [], color=INK, marker="x", linestyle="none", label="measured"),
+    ]
+    legend_above(figure, handles)
+    note = (
+        f"The grey band is twice the standard deviation between seeds of one run, {spread:.3f} nats."
+        if spread is not None
+        else "With one seed a run the spread between seeds is unknown."
+    )
+    return Drawing(figure, frame.merge(measured, on=["cell", "horizon", "sparsity"], how="left"), note)
+
+
+def _measured_gaps(data: Data) -> pd.DataFrame:
+    return data.frame(
+        "SELECT s.cell, s.sparsity, a.horizon, avg(a.flops) AS flops, avg(a.val_loss - b.val_loss) AS gap "
+        "FROM endpoints a JOIN runs s USING (run) JOIN endpoints b ON b.run = s.baseline AND b.horizon = a.horizon "
+        "WHERE s.grouping = 'grid' AND s.arch = ? GROUP BY ALL ORDER BY s.cell, a.horizon",
+        PAIR[1],
+    )
+
+
+def _seed_spread(data: Data) -> float | None:
+    """Return twice the pooled standard deviation of the loss between seeds, None with one seed."""
+    found = data.frame(
+        "SELECT sqrt(avg(v)) AS spread FROM (SELECT var_samp(e.val_loss) AS v FROM endpoints e "
+        "JOIN runs r USING (run) WHERE r.grouping = 'grid' GROUP BY r.cell, r.arch, e.horizon HAVING count(*) > 1)"
+    )["spread"].iloc[0]
+    return None if pd.isna(found) else 2 * float(found)

@@ -1,0 +1,121 @@
+"""Expert reuse and the diagnostics over the grid: figures 12 and 14."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from smelt.report.data import Data
+from smelt.report.output import Drawing
+from smelt.report.style import (
+    AMBER,
+    INK,
+    LOOKS,
+    WIDTH,
+    legend_above,
+    outer_labels,
+    panels,
+    plt,
+    sparsity_title,
+)
+
+# Figure 14: panel title and diagnostic; the last four are norm ratios, visit 2 over visit 1.
+_PANELS = (
+    ("a  top-8 tokens", "top8_overlap"),
+    ("b  attention mass", "mass_overlap"),
+    ("c  experts / k", "expert_overlap"),
+    ("d  update cosine", "update_cosine"),
+    ("e  update norm", "update_ratio"),
+    ("f  attention write", "attention_ratio"),
+    ("g  MoE write", "moe_ratio"),
+    ("h  norm output", "norm_ratio"),
+)
+
+
+def shared_experts(data: Data) -> Drawing:
+    """Figure 12: how many of a token's k experts the second visit shares with the first."""
+    data.need("routing_overlap")
+    frame = data.rows(
+        "looped grid runs with routing",
+        "SELECT r.sparsity, o.shared, avg(o.fraction) AS fraction, min(o.low) AS low, max(o.high) AS high, "
+        "avg(o.chance) AS chance, avg(o.chance_mean) AS chance_mean "
+        "FROM routing_overlap o JOIN runs r USING (run) "
+        "WHERE r.grouping = 'grid' AND r.arch = 'smelt' AND o.visit = 1 GROUP BY ALL ORDER BY ALL",
+    )
+    sparsities = sorted(frame["sparsity"].unique())
+    figure, axes = panels(len(sparsities), columns=4, height=2.3)
+    for axis, sparsity in zip(axes, sparsities, strict=True):
+        part = frame[frame["sparsity"] == sparsity]
+        axis.bar(part["shared"], part["fraction"], width=0.8, color=LOOKS["smelt"].colour, alpha=0.85)
+        axis.plot(part["shared"], part["chance"], color=AMBER, marker=".", markersize=4, linewidth=1)
+        axis.axvline(part["chance_mean"].iloc[0], color=INK, linestyle="--", linewidth=1)
+        mean = float((part["shared"] * part["fraction"]).sum())
+        axis.set_title(f"{sparsity_title(sparsity)}: mean {mean:.1f}")
+        axis.set_xticks(range(0, int(part["shared"].max()) + 1, 2))
+    outer_labels(axes, "Experts shared", "Fraction of tokens")
+    handles = [
+        Patch(color=LOOKS["smelt"].colour, alpha=0.85, label="measured"),
+        Line2D([], [], color=AMBER, marker=".", label="two random routers"),
+        Line2D([], [], color=INK, linestyle="--", label="mean by chance, k²/E"),
+    ]
+    legend_above(figure, handles)
+    return Drawing(figure, frame)
+
+
+def diagnostics(data: Data) -> Drawing:
+    """Figure 14: eight numbers of every SMELT run, scales by sparsities."""
+    data.need("diagnostics")
+    frame = data.rows(
+        "diagnostics of looped grid runs",
+        "SELECT r.scale, r.sparsity, d.diagnostic, avg(d.value) AS value, min(d.low) AS low, "
+        "max(d.high) AS high, avg(d.reference) AS reference "
+        "FROM diagnostics d JOIN runs r USING (run) WHERE r.grouping = 'grid' AND r.arch = 'smelt' "
+        "GROUP BY ALL ORDER BY r.scale, r.sparsity, d.diagnostic",
+    )
+    figure, grid = plt.subplots(2, 4, figsize=(WIDTH, 4.2))
+    for axis, (title, name) in zip(grid.flat, _PANELS, strict=True):
+        part = frame[frame["diagnostic"] == name]
+        table = part.pivot(index="scale", columns="sparsity", values="value")
+        table = table.reindex(index=data.scales, columns=data.sparsities)
+        _heat(axis, table, ratio=name.endswith("_ratio"))
+        axis.set_title(title, fontsize=8.5)
+    for axis in grid[1]:
+        axis.set_xlabel("S (%)")
+    for axis in grid[:, 0]:
+        axis.set_ylabel("Scale")
+    names = [name for _, name in _PANELS]
+    return Drawing(figure, frame[frame["diagnostic"].isin(names)], _ratio_note(frame))
+
+
+def _heat(axis: Axes, table: pd.DataFrame, ratio: bool) -> None:
+    """Draw one heat map; a ratio is coloured about 1, everything else from 0 to 1."""
+    if ratio:
+        reach = float(np.nanmax(np.abs(np.log(table.to_numpy(dtype=float))), initial=0.1))
+        colours = {"cmap": "RdBu_r", "norm": plt.matplotlib.colors.LogNorm(np.exp(-reach), np.exp(reach))}
+    else:
+        colours = {"cmap": "Blues", "vmin": 0, "vmax": 1}
+    sns.heatmap(
+        table,
+        ax=axis,
+        annot=True,
+        fmt=".2f",
+        annot_kws={"fontsize": 7},
+        cbar=False,
+        linewidths=0.5,
+        **colours,
+    )
+    axis.set(xlabel="", ylabel="")
+    axis.tick_params(labelsize=7.5, length=0)
+    axis.tick_params(axis="y", rotation=0)
+
+
+def _ratio_note(frame: pd.DataFrame) -> str:
+    ratios = frame[frame["diagnostic"].isin([name for _, name in _PANELS if name.endswith("_ratio")])]
+    if ratios.empty:
+        return ""
+    above = int((ratios["value"] > 1).sum())
+    return f"{above} of {len(ratios)} norm ratios are above 1 (the paper: all of 64)."

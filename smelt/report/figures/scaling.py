@@ -1,0 +1,169 @@
+"""Loss against compute and the fitted law: figures 1b, 3 and 4."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from smelt.laws import Surface, ce_gain, frontier_loss
+from smelt.report.data import Data
+from smelt.report.output import Drawing
+from smelt.report.style import (
+    LOOKS,
+    PAIR,
+    WIDTH,
+    legend_above,
+    outer_labels,
+    pair_handles,
+    panels,
+    plt,
+    sparsity_title,
+)
+
+COMPUTE = "Training compute (FLOPs)"
+# Columns of the law's coefficients and their names in section 5.
+_COEFFICIENTS = {"E": "E", "A": "A", "K": "K", "exp_a": "a", "exp_b": "b", "exp_c": "c"}
+
+
+def fitted(data: Data) -> dict[str, Surface]:
+    """Return the fitted surface of each architecture, from all sparse endpoints."""
+    frame = data.frame("SELECT * FROM law_fits WHERE subset = 'all' AND E IS NOT NULL ORDER BY arch")
+    return {
+        row["arch"]: Surface(**{name: row[column] for column, name in _COEFFICIENTS.items()})
+        for row in frame.to_dict("records")
+    }
+
+
+def drawn_surfaces(data: Data, arch: str) -> Surface | None:
+    """Return the bootstrap draws of an architecture as one surface of arrays, or None."""
+    frame = data.frame("SELECT * FROM law_draws WHERE arch = ? AND NOT degenerate ORDER BY draw", arch)
+    if frame.empty:
+        return None
+    return Surface(**{name: frame[column].to_numpy() for column, name in _COEFFICIENTS.items()})
+
+
+def loss_by_sparsity(data: Data) -> Drawing:
+    """Figure 3: every endpoint's validation loss, one panel a sparsity, with the fitted frontiers."""
+    frame, laws = data.endpoints(), fitted(data)
+    figure, axes = panels(len(data.sparsities), height=2.4)
+    for axis, sparsity in zip(axes, data.sparsities, strict=True):
+        part = frame[frame["sparsity"] == sparsity]
+        _endpoints(axis, part, part["val_loss"])
+        if sparsity:
+            _frontiers(axis, laws, part, offset=False)
+        axis.set_title(sparsity_title(sparsity))
+        axis.set_xscale("log")
+    outer_labels(axes, COMPUTE, "Validation loss (nats per token)")
+    legend_above(figure, [*pair_handles(), *_law_handles(laws)])
+    return Drawing(figure, _drawn(frame, "val_loss"), _law_note(laws))
+
+
+def reducible_loss(data: Data) -> Drawing:
+    """Figure 4: loss above the fitted irreducible loss, where the law is close to straight lines."""
+    data.need("law_fits")
+    frame, laws = data.endpoints(), fitted(data)
+    frame = frame[frame["arch"].isin(laws.keys()) & (frame["sparsity"] > 0)].copy()
+    frame["reducible_loss"] = frame["val_loss"] - frame["arch"].map(
+        {arch: law.E for arch, law in laws.items()}
+    )
+    sparse = [sparsity for sparsity in data.sparsities if sparsity]
+    figure, axes = panels(len(sparse), columns=3, height=2.6)
+    for axis, sparsity in zip(axes, sparse, strict=True):
+        part = frame[(frame["sparsity"] == sparsity) & (frame["reducible_loss"] > 0)]
+        _endpoints(axis, part, part["reducible_loss"])
+        _frontiers(axis, laws, part, offset=True)
+        axis.set_title(sparsity_title(sparsity))
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+    outer_labels(axes, COMPUTE, "Loss − E (nats per token)")
+    legend_above(figure, [*pair_handles(), *_law_handles(laws)])
+    below = int((frame["reducible_loss"] <= 0).sum())
+    note = f"{below} endpoints lie below the fitted E and cannot be drawn." if below else ""
+    return Drawing(figure, _drawn(frame, "reducible_loss"), note)
+
+
+def frontier(data: Data) -> Drawing:
+    """Figure 1b: both frontiers at the middle sparse level, with the bands of the cell bootstrap."""
+    data.need("law_fits")
+    frame, laws = data.endpoints(), fitted(data)
+    sparse = [sparsity for sparsity in data.sparsities if sparsity]
+    sparsity = sparse[len(sparse) // 2]
+    part = frame[frame["sparsity"] == sparsity]
+    compute = _compute_range(part)
+    figure, axis = plt.subplots(figsize=(WIDTH, 3.4))
+    _endpoints(axis, part, part["val_loss"])
+    rows = []
+    for arch, law in laws.items():
+        look = LOOKS[arch]
+        curve = frontier_loss(law, compute, sparsity / 100)
+        axis.plot(compute, curve, color=look.colour)
+        low, high = np.full_like(curve, np.nan), np.full_like(curve, np.nan)
+        if (draws := drawn_surfaces(data, arch)) is not None:
+            low, high = np.percentile(
+                frontier_loss(draws.expand(), compute, sparsity / 100), (2.5, 97.5), axis=0
+            )
+            axis.fill_between(compute, low, high, color=look.colour, alpha=0.13, linewidth=0)
+        columns = {"flops": compute, "frontier_loss": curve, "low": low, "high": high}
+        rows.append(pd.DataFrame({"arch": arch, "sparsity": sparsity, **columns}))
+    axis.set(xscale="log", xlabel=COMPUTE, ylabel="Validation loss (nats per token)")
+    axis.set_ylim(*_visible(part["val_loss"]))
+    axis.set_title(sparsity_title(sparsity))
+    legend_above(figure, pair_handles(line=True))
+    return Drawing(figure, pd.concat(rows, ignore_index=True), _gain_note(laws, compute, sparsity))
+
+
+def _gain_note(laws: dict[str, Surface], compute: np.ndarray, sparsity: int) -> str:
+    if not set(PAIR) <= laws.keys():
+        return ""
+    gain = float(ce_gain(laws["smelt"], laws["baseline"], compute[-1], sparsity / 100))
+    more = "fewer" if gain > 0 else "more"
+    return (
+        f"At {compute[-1]:.1e} FLOPs SMELT's frontier needs {abs(gain):.0%} {more} FLOPs for the same loss."
+    )
+
+
+def _visible(loss: pd.Series) -> tuple[float, float]:
+    margin = 0.08 * (loss.max() - loss.min() or 1)
+    return loss.min() - margin, loss.max() + margin
+
+
+def _endpoints(axis: Axes, frame: pd.DataFrame, values: pd.Series) -> None:
+    """Draw one marker an endpoint, with a thin line along the horizons of a run."""
+    for arch in PAIR:
+        own = frame[frame["arch"] == arch]
+        for _, run in own.groupby("run", sort=False):
+            line = LOOKS[arch].points() | {"linewidth": 0.6, "alpha": 0.9}
+            axis.plot(run["flops"], values[run.index], **line)
+
+
+def _compute_range(frame: pd.DataFrame) -> np.ndarray:
+    return np.geomspace(frame["flops"].min(), frame["flops"].max(), 60)
+
+
+def _frontiers(axis: Axes, laws: dict[str, Surface], frame: pd.DataFrame, offset: bool) -> None:
+    if frame.empty:
+        return
+    compute = _compute_range(frame)
+    for arch, law in laws.items():
+        curve = frontier_loss(law, compute, frame["sparsity"].iloc[0] / 100) - (law.E if offset else 0.0)
+        axis.plot(compute, curve, color=LOOKS[arch].colour, linestyle=(0, (4, 2)), linewidth=1.1)
+
+
+def _law_handles(laws: dict[str, Surface]) -> list[Line2D]:
+    return [
+        Line2D(
+            [], [], color=LOOKS[arch].colour, linestyle=(0, (4, 2)), label=f"{LOOKS[arch].label}, frontier"
+        )
+        for arch in PAIR
+        if arch in laws
+    ]
+
+
+def _law_note(laws: dict[str, Surface]) -> str:
+    return "" if laws else "No law could be fitted to these endpoints, so no frontier is drawn."
+
+
+def _drawn(frame: pd.DataFrame, value: str) -> pd.DataFrame:
+    return frame[["run", "scale", "sparsity", "arch", "seed", "horizon", "tokens", "flops", value]]

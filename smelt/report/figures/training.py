@@ -1,0 +1,166 @@
+"""Training curves: figures 2 and 20-23."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from smelt.report.data import Data, NotMeasured
+from smelt.report.output import Drawing
+from smelt.report.style import (
+    GREY,
+    INK,
+    LOOKS,
+    PAIR,
+    WIDTH,
+    legend_above,
+    plt,
+    span_limits,
+    sparsity_title,
+)
+
+_WINDOW = 0.02  # running mean over this share of the trunk, so that the gap can be read
+
+
+def scale_0(data: Data) -> Drawing:
+    """Figure 20: every sparsity of the first scale."""
+    return _scale(data, 0)
+
+
+def scale_1(data: Data) -> Drawing:
+    """Figure 21: every sparsity of the second scale."""
+    return _scale(data, 1)
+
+
+def scale_2(data: Data) -> Drawing:
+    """Figure 22: every sparsity of the third scale."""
+    return _scale(data, 2)
+
+
+def scale_3(data: Data) -> Drawing:
+    """Figure 23: every sparsity of the fourth scale."""
+    return _scale(data, 3)
+
+
+def two_cells(data: Data) -> Drawing:
+    """Figure 2: the smallest and the largest scale at the lowest sparsity that is not zero."""
+    sparsity = next((s for s in data.sparsities if s), data.sparsities[0])
+    scales = list(dict.fromkeys((data.scales[0], data.scales[-1])))
+    return _curves(data, [(scale, sparsity) for scale in scales], lambda s, p: f"{s}, {sparsity_title(p)}")
+
+
+def _scale(data: Data, index: int) -> Drawing:
+    if index >= len(data.scales):
+        raise NotMeasured(
+            f"Not measured: study {data.study.name} has {len(data.scales)} scales "
+            f"and this figure is for scale {index + 1} of the paper's four."
+        )
+    scale = data.scales[index]
+    cells = [(scale, sparsity) for sparsity in data.sparsities]
+    return _curves(data, cells, lambda s, p: f"{s}, {sparsity_title(p)}")
+
+
+def _curves(data: Data, cells: list[tuple[str, int]], title) -> Drawing:
+    data.need("train_log")
+    figure, grid = plt.subplots(
+        2,
+        len(cells),
+        figsize=(WIDTH, 3.9),
+        sharex="col",
+        squeeze=False,
+        height_ratios=(2.2, 1),
+    )
+    frames = []
+    for column, (scale, sparsity) in enumerate(cells):
+        frame = _log(data, scale, sparsity)
+        ends = _ends(data, scale, sparsity)
+        _draw_loss(grid[0, column], frame, ends)
+        _draw_gap(grid[1, column], frame, ends)
+        grid[0, column].set_title(title(scale, sparsity))
+        grid[1, column].set_xlabel("Tokens seen")
+        frames += [frame, ends]
+    _share_limits(grid[1])
+    grid[0, 0].set_ylabel("Loss (nats per token)")
+    grid[1, 0].set_ylabel("SMELT − Baseline")
+    legend_above(figure, _handles())
+    drawn = pd.concat([frame for frame in frames if not frame.empty], ignore_index=True)
+    return Drawing(figure, drawn.drop(columns="trunk", errors="ignore"))
+
+
+def _handles() -> list[Line2D]:
+    lines = [
+        Line2D([], [], color=LOOKS[arch].colour, label=f"{LOOKS[arch].label}, training") for arch in PAIR
+    ]
+    points = [
+        Line2D([], [], linestyle="none", label=f"{LOOKS[arch].label}, validation", **LOOKS[arch].points())
+        for arch in PAIR
+    ]
+    return [lines[0], points[0], lines[1], points[1]]
+
+
+def _log(data: Data, scale: str, sparsity: int) -> pd.DataFrame:
+    """Return the training log of a cell's pair of the first seed, the trunk smoothed."""
+    frame = data.rows(
+        f"training log of cell {scale}, S = {sparsity}%",
+        "SELECT r.scale, r.sparsity, r.arch, t.phase, t.horizon, t.step, t.tokens, t.loss "
+        "FROM train_log t JOIN runs r USING (run) "
+        "WHERE r.grouping = 'grid' AND r.seed = 0 AND r.scale = ? AND r.sparsity = ? "
+        "ORDER BY r.arch, t.phase, t.horizon, t.step",
+        scale,
+        sparsity,
+    )
+    frame["trunk"] = frame["phase"] == "trunk"
+    frame["smoothed"] = frame["loss"]
+    for _, part in frame[frame["trunk"]].groupby("arch"):
+        window = max(1, round(_WINDOW * len(part)))
+        frame.loc[part.index, "smoothed"] = part["loss"].rolling(window, min_periods=1).mean()
+    return frame
+
+
+def _ends(data: Data, scale: str, sparsity: int) -> pd.DataFrame:
+    return data.frame(
+        "SELECT r.scale, r.sparsity, r.arch, 'validation' AS phase, e.horizon, e.tokens, e.val_loss AS loss "
+        "FROM endpoints e JOIN runs r USING (run) "
+        "WHERE r.grouping = 'grid' AND r.seed = 0 AND r.scale = ? AND r.sparsity = ? ORDER BY r.arch, e.tokens",
+        scale,
+        sparsity,
+    )
+
+
+def _draw_loss(axis: Axes, frame: pd.DataFrame, ends: pd.DataFrame) -> None:
+    for arch in PAIR:
+        look = LOOKS[arch]
+        own = frame[frame["arch"] == arch]
+        trunk = own[own["trunk"]]
+        axis.plot(trunk["tokens"], trunk["smoothed"], color=look.colour, linewidth=1)
+        for _, branch in own[~own["trunk"]].groupby("horizon"):
+            axis.plot(branch["tokens"], branch["smoothed"], color=look.colour, linewidth=0.7, alpha=0.6)
+        points = ends[ends["arch"] == arch]
+        axis.plot(points["tokens"], points["loss"], linestyle="none", **look.points())
+    axis.set_xscale("log")
+    # The first steps fall from log(vocabulary) and would flatten everything that follows.
+    late = frame[frame["tokens"] >= 0.03 * frame["tokens"].max()]
+    axis.set_xlim(0.03 * frame["tokens"].max(), 1.15 * max(frame["tokens"].max(), *ends["tokens"], 0))
+    axis.set_ylim(*span_limits([*late["smoothed"], *ends["loss"]]))
+
+
+def _draw_gap(axis: Axes, frame: pd.DataFrame, ends: pd.DataFrame) -> None:
+    trunk = frame[frame["trunk"]].pivot_table(index="tokens", columns="arch", values="smoothed")
+    points = ends.pivot_table(index="tokens", columns="arch", values="loss")
+    axis.axhline(0, color=GREY, linewidth=0.8)
+    if set(PAIR) <= set(trunk):
+        gap = trunk["smelt"] - trunk["baseline"]
+        gap = gap[gap.index >= 0.03 * frame["tokens"].max()]
+        axis.plot(gap.index, gap, color=GREY, linewidth=0.9)
+    if set(PAIR) <= set(points):
+        gap = points["smelt"] - points["baseline"]
+        axis.plot(gap.index, gap, color=INK, marker="s", markersize=4, linewidth=1)
+
+
+def _share_limits(axes: np.ndarray) -> None:
+    """Give the gap panels one range, so that their sizes can be compared."""
+    values = [y for axis in axes for line in axis.lines for y in np.atleast_1d(line.get_ydata())]
+    for axis in axes:
+        axis.set_ylim(*span_limits(values, 0.1))

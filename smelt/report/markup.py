@@ -1,0 +1,19 @@
+"""Small pieces of HTML that notebooks and site share."""
+
+from __future__ import annotations
+
+from html import escape
+
+
+def missing_html(name: str, label: str, title: str, reason: str) -> str:
+    """Return the sentence that stands where something was not measured."""
+    return (
+        f'<p class="missing" id="{escape(name)}"><strong>{escape(label)}. {escape(title)}.</strong> '
+        f"{escape(reason.replace('`', ''))}</p>"
+    )
+
+
+def caption_html(label: str, title: str, caption: str, note: str = "", tag: str = "figcaption") -> str:
+    """Return a caption: bold label and title, the text, and a remark on the data."""
+    remark = f' <span class="note">{escape(note)}</span>' if note else ""
+    return f"<{tag}><strong>{escape(label)}. {escape(title)}.</strong> {escape(caption)}{remark}</{tag}>"

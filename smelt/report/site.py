@@ -1,0 +1,130 @@
+"""The site: one page with the ledger first, every figure and table, and the notebooks' pages beside it."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from smelt.errors import SmeltError
+from smelt.files import atomic_path, read_json, write_text
+from smelt.report.contents import FIGURES, SECTIONS, TABLES, Item, Section
+from smelt.report.data import Data, NotMeasured
+from smelt.report.facts import clock, datacard, facts, window_sentence
+from smelt.report.ledger import MARKS, VERDICTS, ledger
+from smelt.report.markup import caption_html, missing_html
+from smelt.report.page import TEMPLATES, render
+from smelt.report.tables.formats import interval_text, scientific
+from smelt.study import Study
+
+
+def write_site(study: Study, out: Path) -> Path:
+    """Write `<out>/index.html`, `<out>/notebooks/` and `<out>/files/`; return the index.
+
+    `out` lies in the study's result folder, whose database, figures, tables and notebooks are read.
+
+    Raises:
+        SmeltError: the database, a notebook's page, a figure or a table is missing.
+    """
+    out = Path(out)
+    results = out.parent
+    data = Data(study, results / "results.duckdb")
+    try:
+        index = render("index.html", **_values(data, results))
+    finally:
+        data.close()
+    for section in SECTIONS:
+        _copy(results / "notebooks" / f"{section.notebook}.html", out / "notebooks", section)
+        for name in section.figures:
+            for kind in ("svg", "png", "csv"):
+                _copy(results / "figures" / f"{name}.{kind}", out / "files", section)
+        for name in section.tables:
+            _copy(results / "tables" / f"{name}.csv", out / "files", section)
+    write_text(out / "index.html", index)
+    return out / "index.html"
+
+
+def _copy(source: Path, folder: Path, section: Section) -> None:
+    _present(source, section)
+    with atomic_path(folder / source.name) as temporary:
+        shutil.copyfile(source, temporary)
+
+
+def _present(path: Path, section: Section) -> Path:
+    if not path.is_file():
+        raise SmeltError(
+            f"{path} does not exist; `python -m smelt.report notebook --notebook "
+            f"notebooks/{section.notebook}.ipynb` writes it"
+        )
+    return path
+
+
+def _values(data: Data, results: Path) -> dict[str, Any]:
+    rows = data.frame("SELECT key, value FROM provenance ORDER BY key").to_dict("records")
+    return {
+        "title": f"smelt: study {data.study.name}",
+        "study": data.study,
+        "ledger": _ledger(data),
+        "facts": facts(data),
+        "sections": [_section(section, results) for section in SECTIONS if section.notebook != "09_claims"],
+        "datacard": datacard(data),
+        "clock": clock(data),
+        "provenance": [row for row in rows if not row["key"].startswith("spec_")],
+        "specs": [row | {"key": row["key"][5:]} for row in rows if row["key"].startswith("spec_")],
+        "script": (TEMPLATES / "filter.js").read_text(encoding="utf-8"),
+    }
+
+
+def _ledger(data: Data) -> dict[str, Any]:
+    try:
+        frame = ledger(data)
+    except NotMeasured as missing:
+        return {"rows": [], "missing": str(missing).replace("`", "")}
+    rows = [
+        {
+            **{key: record[key] for key in ("claim", "statement", "paper_value", "verdict", "reason")},
+            "mark": MARKS[record["verdict"]],
+            "value": "–" if record["value"] != record["value"] else scientific(record["value"]),
+            "interval": interval_text(record["low"], record["high"]),
+        }
+        for record in frame.to_dict("records")
+    ]
+    counts = [(verdict, sum(row["verdict"] == verdict for row in rows)) for verdict in VERDICTS]
+    return {"rows": rows, "counts": counts, "window": window_sentence(data)}
+
+
+def _section(section: Section, results: Path) -> dict[str, Any]:
+    entries = [_figure(FIGURES[name], section, results / "figures") for name in section.figures]
+    entries += [_table(TABLES[name], section, results / "tables") for name in section.tables]
+    return {
+        "id": section.notebook[:2],
+        "title": section.title,
+        "notebook": section.notebook,
+        "items": entries,
+    }
+
+
+def _figure(item: Item, section: Section, folder: Path) -> str:
+    about = read_json(_present(folder / f"{item.id}.json", section))
+    if about["not_measured"]:
+        return missing_html(item.id, item.label, item.title, about["not_measured"])
+    picture = base64.b64encode(_present(folder / f"{item.id}.svg", section).read_bytes()).decode()
+    caption = caption_html(item.label, item.title, item.caption, about["note"])
+    return (
+        f'<figure id="{item.id}"><div class="scroll" tabindex="0" role="region" aria-label="{escape(item.label)}">'
+        f'<img src="data:image/svg+xml;base64,{picture}" alt="{escape(item.alt)}"></div>{caption}'
+        f"{_files(item.id, ('svg', 'png', 'csv'))}</figure>"
+    )
+
+
+def _table(item: Item, section: Section, folder: Path) -> str:
+    html = _present(folder / f"{item.id}.html", section).read_text(encoding="utf-8")
+    about = read_json(_present(folder / f"{item.id}.json", section))
+    return html if about["not_measured"] else html + _files(item.id, ("csv",))
+
+
+def _files(name: str, kinds: tuple[str, ...]) -> str:
+    links = ", ".join(f'<a href="files/{name}.{kind}">{kind.upper()}</a>' for kind in kinds)
+    return f'<p class="files">{links}</p>'

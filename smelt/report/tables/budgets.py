@@ -1,0 +1,181 @@
+"""Configurations and budgets: tables 1, 2, 9 and 10."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from smelt.report.data import Data
+from smelt.report.output import Column, TableView
+from smelt.report.paper import published
+from smelt.report.tables.formats import fixed, integer, percent, short, text
+
+# Section 9: architecture, span, and whether FLOPs, parameters and KV cache are matched.
+_STUDIES = (
+    ("Huginn", "dense", "middle 50%", "no", "yes", "no"),
+    ("Ouro", "dense", "100%", "no", "yes", "no"),
+    ("Saunshi et al.", "dense", "middle 33%", "partly", "no", "no"),
+    ("Schwethelm et al.", "dense", "middle 67/50/33% for r = 2/3/4", "yes", "no", "yes"),
+    ("Parcae", "dense", "middle 33%", "no", "yes", "no"),
+    ("LoopMoE", "MoE", "middle 33%", "yes", "yes", "no"),
+    ("Loopie", "MoE", "each layer", "partly", "no", "no"),
+    ("SMELT", "MoE", "middle 50%", "yes", "yes", "yes"),
+)
+
+
+def studies(data: Data) -> TableView:
+    """Table 1: what other looped studies hold equal, as the paper has it, and this study."""
+    loop = data.study.loop
+    own = (f"this study ({data.study.name})", "MoE", f"middle {100 * loop.span:.0f}%", "yes", "yes", "yes")
+    names = ("study", "architecture", "span", "flops", "params", "kv")
+    frame = pd.DataFrame([*_STUDIES, own], columns=names)
+    labels = ("Study", "Architecture", "Span", "FLOPs matched", "Parameters matched", "KV cache matched")
+    columns = [Column(name, label, str, numeric=False) for name, label in zip(names, labels, strict=True)]
+    return TableView(tuple(columns), frame)
+
+
+def matching(data: Data) -> TableView:
+    """Table 2: which size gave way in each pair, and how far each budget is off."""
+    data.need("pairs", "runs")
+    frame = data.frame(
+        """
+        SELECT s.run, s.scale, s.sparsity, s.arch, p.source,
+          b.hidden AS hidden_b, s.hidden, b.heads * b.head_dim AS width_b, s.heads * s.head_dim AS width,
+          b.kv_heads * b.head_dim AS kv_b, s.kv_heads * s.head_dim AS kv,
+          b.experts AS experts_b, s.experts, b.expert_dim AS expert_b, s.expert_dim,
+          100 * (p.flops_ratio - 1) AS flops, 100 * (p.params_ratio - 1) AS params,
+          100 * (p.kv_ratio - 1) AS kv_off
+        FROM pairs p JOIN runs s USING (run) JOIN runs b ON b.run = p.baseline
+        WHERE s.seed = 0 ORDER BY s.grouping <> 'grid', s.sparsity, s.run
+        """
+    )
+    frame = data.ordered(frame)
+    for name, before, after in (
+        ("hidden_change", "hidden_b", "hidden"),
+        ("width_change", "width_b", "width"),
+        ("kv_change", "kv_b", "kv"),
+        ("experts_change", "experts_b", "experts"),
+        ("expert_change", "expert_b", "expert_dim"),
+    ):
+        frame[name] = frame[before].astype(str) + " → " + frame[after].astype(str)
+    worst = {name: frame[name].abs().max() for name in ("flops", "params", "kv_off")}
+    note = (
+        f"Worst mismatch here: FLOPs {worst['flops']:.1f}%, parameters {worst['params']:.1f}%, "
+        f"KV cache {worst['kv_off']:.1f}%; the paper's twelve sparse cells: 3.9%, 1.0%, 3.6%."
+    )
+    columns = (
+        Column("run", "Run", str, numeric=False),
+        Column("hidden_change", "Hidden", str),
+        Column("width_change", "Query width", str),
+        Column("kv_change", "KV width", str),
+        Column("experts_change", "Experts", str),
+        Column("expert_change", "Expert size", str),
+        Column("flops", "FLOPs off (%)", fixed(1, sign=True)),
+        Column("params", "Parameters off (%)", fixed(1, sign=True)),
+        Column("kv_off", "KV cache off (%)", fixed(1, sign=True)),
+        Column("source", "Sizes from", str, numeric=False),
+    )
+    return TableView(columns, frame, note)
+
+
+def baselines(data: Data) -> TableView:
+    """Table 9: the grid's Baselines, with the paper's printed parameters where the cell is one of its own."""
+    frame = _configurations(data, "baseline")
+    columns = (*_size_columns(), *_printed_columns(frame, ratios=False))
+    return TableView(columns, frame, _published_note(data))
+
+
+def looped(data: Data) -> TableView:
+    """Table 10: the grid's SMELT runs with their budget ratios, ours and printed."""
+    frame = _configurations(data, "smelt")
+    ratios = tuple(
+        Column(name, label, fixed(3))
+        for name, label in (
+            ("flops_ratio", "FLOPs ratio"),
+            ("params_ratio", "Param. ratio"),
+            ("kv_ratio", "KV ratio"),
+        )
+    )
+    columns = (*_size_columns(), *ratios, *_printed_columns(frame, ratios=True))
+    return TableView(columns, frame, _published_note(data))
+
+
+def _configurations(data: Data, arch: str) -> pd.DataFrame:
+    data.need("runs")
+    frame = data.ordered(
+        data.rows(
+            f"grid runs of {arch}",
+            """
+            SELECT r.*, p.flops_ratio, p.params_ratio, p.kv_ratio FROM runs r LEFT JOIN pairs p USING (run)
+            WHERE r.grouping = 'grid' AND r.arch = ? AND r.seed = 0 ORDER BY r.sparsity
+            """,
+            arch,
+        )
+    ).drop(columns=["spec_hash", "cell"])
+    paper = published("table09_10_configs")
+    paper = paper[paper["arch"] == arch].assign(
+        sparsity=lambda rows: (100 * rows["sparsity"]).round().astype(int)
+    )
+    keep = [
+        "scale",
+        "sparsity",
+        "active_params_b",
+        "total_params_b",
+        "sparsity_measured_pct",
+        "flops_ratio",
+        "kv_ratio",
+    ]
+    return frame.merge(paper[keep], on=["scale", "sparsity"], how="left", suffixes=("", "_paper"))
+
+
+def _size_columns() -> tuple[Column, ...]:
+    plain = (
+        ("hidden", "H"),
+        ("layers", "L"),
+        ("effective_layers", "L_eff"),
+        ("heads", "Heads"),
+        ("kv_heads", "KV heads"),
+        ("head_dim", "Head size"),
+        ("experts", "E"),
+        ("top_k", "k"),
+        ("expert_dim", "I"),
+    )
+    return (
+        Column("scale", "Scale", text, numeric=False),
+        Column("sparsity", "S (%)", integer),
+        *(Column(key, label, integer) for key, label in plain),
+        Column("params_active", "Active params", short),
+        Column("params_total", "Total params", short),
+        Column("sparsity_measured", "S measured (%)", percent(1)),
+        Column("sparsity_own_control", "S, own control (%)", percent(1)),
+    )
+
+
+def _printed_columns(frame: pd.DataFrame, ratios: bool) -> tuple[Column, ...]:
+    """Return columns of printed values; none where no cell of the study is one of the paper's."""
+    if frame["total_params_b"].isna().all():
+        return ()
+    columns = [
+        Column("active_params_b", "Active, paper (B)", fixed(3)),
+        Column("total_params_b", "Total, paper (B)", fixed(2)),
+        Column("sparsity_measured_pct", "S, paper (%)", fixed(1)),
+    ]
+    if ratios:
+        columns += [
+            Column("flops_ratio_paper", "FLOPs ratio, paper", fixed(3)),
+            Column("kv_ratio_paper", "KV ratio, paper", fixed(3)),
+        ]
+    return tuple(columns)
+
+
+def _published_note(data: Data) -> str:
+    """Say how well the accounting reproduces the paper's printed configurations."""
+    found = data.frame(
+        "SELECT count(matches) AS n, count_if(matches) AS equal FROM published_configs WHERE NOT (arch = 'smelt' "
+        "AND sparsity = 0)"
+    ).iloc[0]
+    if not found["n"]:
+        return ""
+    return (
+        f"The accounting gives {found['equal']} of the {found['n']} values printed for the paper's 28 configurations "
+        "other than SMELT at S = 0 to the last printed digit; SMELT at S = 0 does not reconcile."
+    )
