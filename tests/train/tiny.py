@@ -1,0 +1,116 @@
+"""A tiny run, a corpus of random tokens, and training in a process that may be killed."""
+
+import multiprocessing
+import os
+import signal
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+from smelt.budget import resolve_run
+from smelt.study import load_study
+from smelt.train.engine import STOPPED, train
+from smelt.train.hardware import plan
+from smelt.train.keeper import INTERVAL_VARIABLE, Keeper
+from smelt.train.resume import Store
+
+# Processes are forked from a server that has imported torch and Lightning once.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.train.tiny", "pandas"])
+
+
+def tiny_spec(run="xs-s85-smelt", **training):
+    """Return the run with a few updates of a few short sequences."""
+    spec = resolve_run(load_study("smoke"), run)
+    settings = {"batch": 4, "horizons": (4, 7), "decay_steps": 3, "warmup_steps": 2, **training}
+    return replace(
+        spec,
+        geometry=replace(spec.geometry, layers=2, loop_start=0, loop_length=1, experts=12, expert_dim=8),
+        corpus=replace(spec.corpus, vocab=260, context=16),
+        training=replace(spec.training, **settings),
+    )
+
+
+class RandomCorpus:
+    """Batches are a pure function of their arguments; a row has two documents."""
+
+    vocab_size = 260
+    sha256 = "c" * 64
+
+    def __init__(self):
+        self.asked = []
+
+    def batch(self, phase, seed, step, batch, context, rank=0, world=1):
+        self.asked.append((phase, seed, step))
+        generator = np.random.default_rng([{"trunk": 0, "decay": 1}[phase], seed, step])
+        # Part of the tokens repeats, so that there is something to learn.
+        tokens = generator.integers(4, 260, (batch, context + 1)) // 8 * 8
+        cut = generator.integers(1, context, (batch, 1))
+        column = np.arange(context + 1)
+        segments = (column >= cut).astype(np.int64)
+        positions = column - cut * segments
+        targets = np.where(segments[:, 1:] == segments[:, :-1], tokens[:, 1:], -100)
+        rows = slice(rank * batch // world, (rank + 1) * batch // world)
+        return SimpleNamespace(
+            inputs_bt=tokens[rows, :-1],
+            targets_bt=targets[rows],
+            segments_bt=segments[rows, :-1],
+            positions_bt=positions[rows, :-1],
+        )
+
+
+def run_tiny(out, die_after=None, kind=signal.SIGKILL, where="update", interval=0.0):
+    """Train the tiny run in another process; return its exit status, negative for a signal.
+
+    With `die_after` the process sends itself a signal when that many updates are done: after everything
+    that is due (`update`) or between the files of the checkpoint and its record (`commit`).
+    """
+    arguments = (str(out), die_after, kind, where, interval)
+    process = PROCESSES.Process(target=_train, args=arguments)
+    process.start()
+    process.join()
+    return process.exitcode
+
+
+def errors(out):
+    """Return what the last process wrote to standard error."""
+    return Path(f"{out}.err").read_text()
+
+
+def _train(out, die_after, kind, where, interval):
+    os.environ[INTERVAL_VARIABLE] = str(interval)
+    sys.stderr = open(f"{out}.err", "w")  # noqa: SIM115
+    if die_after is not None:
+        (_die_in_commit if where == "commit" else _die_after_update)(die_after, kind)
+    spec = tiny_spec()
+    sys.exit(75 if train(spec, RandomCorpus(), Path(out), plan(spec)) == STOPPED else 0)
+
+
+def _die_after_update(number, kind):
+    original = Keeper.on_train_batch_end
+
+    def patched(self, trainer, module, outputs, batch, batch_index):
+        original(self, trainer, module, outputs, batch, batch_index)
+        if batch[0] + 1 == number:
+            os.kill(os.getpid(), kind)
+
+    Keeper.on_train_batch_end = patched
+
+
+def _die_in_commit(number, kind):
+    original = Store.commit
+
+    def patched(self, done, *others):
+        if done == number:
+            os.kill(os.getpid(), kind)
+        original(self, done, *others)
+
+    Store.commit = patched
+
+
+def digest(out):
+    """Return what must be the same in every repetition: the manifest, which names the weights by hash."""
+    return (Path(out) / "manifest.json").read_bytes()
