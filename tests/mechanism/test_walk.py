@@ -1,0 +1,110 @@
+"""The walk is the model's own forward pass, bit for bit."""
+
+import pytest
+import torch
+
+from smelt.errors import SmeltError
+from smelt.mechanism.attention import attention_rows, query_blocks, segment_starts
+from smelt.mechanism.capture import Capture
+from smelt.mechanism.dyck import head_deltas
+from smelt.mechanism.interventions import Interventions
+from smelt.mechanism.likeness import Likeness
+from smelt.mechanism.routing import Routing
+from smelt.mechanism.walk import Pass
+from tests.mechanism.conftest import make_batch, make_geometry, make_model
+
+SHAPES = {
+    "paper": {},
+    "unlooped": {"loop_start": 0, "loop_length": 0, "loop_count": 1},
+    "three visits": {"loop_count": 3},
+    "layer-wise": {"loop_order": "layer"},
+    "whole stack": {"loop_start": 0, "loop_length": 4},
+    "one layer": {"loop_length": 1},
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@torch.inference_mode()
+def test_logits_and_losses_equal_the_models(shape):
+    model, batch = make_model(**SHAPES[shape]), make_batch()
+    inputs = batch.inputs_bt, batch.segments_bt, batch.positions_bt
+    walk = Pass(model, *inputs)
+    final = walk.final()
+    assert torch.equal(walk.logits(final), model(*inputs))
+    losses = model.token_losses(batch.inputs_bt, batch.targets_bt, batch.segments_bt, batch.positions_bt)
+    assert torch.equal(walk.losses(final, batch.targets_bt), losses.flatten())
+
+
+@torch.inference_mode()
+def test_bfloat16_walk_equals_the_model():
+    model, batch = make_model().bfloat16(), make_batch()
+    inputs = batch.inputs_bt, batch.segments_bt, batch.positions_bt
+    walk = Pass(model, *inputs)
+    assert torch.equal(walk.logits(walk.final()), model(*inputs))
+
+
+def test_capture_changes_no_logits_and_no_weights():
+    model, batch = make_model(), make_batch()
+    inputs = batch.inputs_bt, batch.segments_bt, batch.positions_bt
+    with torch.no_grad():
+        before = model(*inputs)
+        weights = {name: value.clone() for name, value in model.state_dict().items()}
+        Capture(model, ["a", "b"], 10).add(batch)
+        assert torch.equal(model(*inputs), before)
+    assert all(torch.equal(value, weights[name]) for name, value in model.state_dict().items())
+
+
+@torch.inference_mode()
+def test_resumed_walk_equals_the_whole():
+    model, batch = make_model(loop_count=3), make_batch()
+    walk = Pass(model, batch.inputs_bt, batch.segments_bt, batch.positions_bt)
+    steps = list(walk.steps())
+    for step in steps:
+        assert torch.equal(walk.final(start=step.index, stream_btd=step.stream_btd), steps[-1].after_btd)
+
+
+@torch.inference_mode()
+def test_writes_add_up_to_the_stream():
+    model, batch = make_model(), make_batch()
+    for step in Pass(model, batch.inputs_bt, batch.segments_bt, batch.positions_bt).steps():
+        assert torch.allclose(step.stream_btd + step.update_btd, step.after_btd, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_attention_rows_reproduce_the_models_weighted_values():
+    model, batch = make_model(), make_batch()
+    for step in Pass(model, batch.inputs_bt, batch.segments_bt, batch.positions_bt).steps():
+        v_bshd = step.v_btgd.repeat_interleave(2, dim=2)
+        for block in query_blocks(batch.segments_bt, block=20):
+            rows = block.rows(step.q_bthd, step.k_btgd)
+            assert torch.allclose(rows.sum(-1), torch.ones(()), atol=1e-5)
+            pv = torch.einsum("bhts,bshd->bthd", rows, v_bshd[:, block.keys])
+            assert torch.allclose(pv, step.pv_bthd[:, block.queries], atol=1e-5)
+
+
+def test_attention_rows_have_no_mass_in_other_documents_or_the_future():
+    batch = make_batch()
+    q, k = torch.randn(4, 48, 4, 8), torch.randn(4, 48, 2, 8)
+    (block,) = query_blocks(batch.segments_bt)
+    rows = attention_rows(q, k, block.allowed_bts)
+    seen = batch.segments_bt[:, :, None] == batch.segments_bt[:, None, :]
+    seen &= torch.ones(48, 48).tril().bool()
+    assert rows.masked_select(~seen[:, None].expand_as(rows)).abs().max() == 0
+
+
+def test_segment_starts_of_uneven_segments():
+    segments = torch.tensor([[0, 0, 1, 1, 1, 2], [0, 1, 2, 3, 3, 3]])
+    assert segment_starts(segments).tolist() == [[0, 0, 2, 2, 2, 5], [0, 1, 2, 3, 3, 3]]
+
+
+def test_unlooped_model_is_refused_where_visits_are_compared():
+    unlooped = {"loop_start": 0, "loop_length": 0, "loop_count": 1}
+    geometry = make_geometry(**unlooped)
+    for build in (
+        lambda: Routing(geometry, None),
+        lambda: Likeness(geometry, None),
+        lambda: Interventions(geometry, None, []),
+        lambda: head_deltas(make_model(**unlooped), [], 0),
+    ):
+        with pytest.raises(SmeltError, match="loop_count is 1; comparing visits needs a looped model"):
+            build()
