@@ -53,8 +53,7 @@ def moe_experts(
     if backend == "liger":
         return _liger(x_nd, w13_efd, w2_edi, weights_nk, ids_nk)
     _check_alignment(w13_efd, w2_edi)
-    rows = CHUNK_ROWS if backend == "cpu" and torch.get_num_threads() == 1 else 0
-    return _experts(x_nd, w13_efd, w2_edi, weights_nk, ids_nk, rows)[0]
+    return _experts(x_nd, w13_efd, w2_edi, weights_nk, ids_nk, backend == "cpu")[0]
 
 
 def reference(x_nd: Tensor, w13_efd: Tensor, w2_edi: Tensor, weights_nk: Tensor, ids_nk: Tensor) -> Tensor:
@@ -87,14 +86,14 @@ def _check_alignment(w13_efd: Tensor, w2_edi: Tensor) -> None:
 
 @torch.library.custom_op("smelt::experts", mutates_args=())
 def _experts(
-    x_nd: Tensor, w13_efd: Tensor, w2_edi: Tensor, weights_nk: Tensor, ids_nk: Tensor, chunk_rows: int
+    x_nd: Tensor, w13_efd: Tensor, w2_edi: Tensor, weights_nk: Tensor, ids_nk: Tensor, chunked: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the output, the gate and up products, the rows' order and the end of each expert's rows."""
     order_m, ends_e = _sort(ids_nk, w13_efd.shape[0])
     token_m = order_m // ids_nk.shape[1]
     f_mf = x_nd.new_empty(len(order_m), w13_efd.shape[1])
     y_md = x_nd.new_empty(len(order_m), x_nd.shape[1])
-    for experts, rows, ends in _chunks(ends_e, chunk_rows, len(order_m)):
+    for experts, rows, ends in _chunks(ends_e, chunked, len(order_m)):
         x_cd = x_nd.index_select(0, token_m[rows])
         f_cf = _grouped_mm(x_cd, w13_efd[experts].mT, ends)
         f_mf[rows] = f_cf
@@ -114,7 +113,7 @@ def _experts_backward(
     f_mf: Tensor,
     order_m: Tensor,
     ends_e: Tensor,
-    chunk_rows: int,
+    chunked: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of input, both matrices and router weights."""
     token_m = order_m // weights_nk.shape[1]
@@ -122,7 +121,7 @@ def _experts_backward(
     dw13_efd, dw2_edi = torch.empty_like(w13_efd), torch.empty_like(w2_edi)
     dx_md = x_nd.new_empty(len(order_m), x_nd.shape[1])
     dweight_m = torch.empty_like(weight_m)
-    for experts, rows, ends in _chunks(ends_e, chunk_rows, len(order_m)):
+    for experts, rows, ends in _chunks(ends_e, chunked, len(order_m)):
         dy_cd = grad_nd.index_select(0, token_m[rows])
         dh_ci = _grouped_mm(dy_cd, w2_edi[experts], ends)
         df_cf, h_ci, dweight_m[rows] = swiglu_backward(f_mf[rows], dh_ci, weight_m[rows])
@@ -151,19 +150,20 @@ def _inverse(order_m: Tensor) -> Tensor:
     return place_m
 
 
-def _chunks(ends_e: Tensor, chunk_rows: int, total: int) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield runs of experts of about `chunk_rows` rows: experts, rows, and the ends within these rows.
+def _chunks(ends_e: Tensor, chunked: bool, total: int) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield runs of experts of about `CHUNK_ROWS` rows: experts, rows, and the ends within these rows.
 
-    One chunk of everything, without looking at the counts, where `chunk_rows` is 0.
+    One chunk of everything, without looking at the counts, where it is not to be chunked or several threads
+    share the work.
     """
-    if not chunk_rows:
+    if not chunked or torch.get_num_threads() > 1:
         yield slice(None), slice(None), ends_e
         return
     ends = ends_e.tolist()
     first, start = 0, 0
     for expert, end in enumerate(ends):
         # The last chunk takes the experts without rows at the end with it: they have a gradient too.
-        if expert == len(ends) - 1 or (end - start >= chunk_rows and end < total):
+        if expert == len(ends) - 1 or (end - start >= CHUNK_ROWS and end < total):
             yield slice(first, expert + 1), slice(start, end), ends_e[first : expert + 1] - start
             first, start = expert + 1, end
 
@@ -181,7 +181,7 @@ def _grouped_mm(a: Tensor, b: Tensor, ends_e: Tensor) -> Tensor:
 
 
 @_experts.register_fake
-def _(x_nd, w13_efd, w2_edi, weights_nk, ids_nk, chunk_rows):
+def _(x_nd, w13_efd, w2_edi, weights_nk, ids_nk, chunked):
     m = ids_nk.numel()
     order_m = ids_nk.new_empty(m, dtype=torch.int32)
     ends_e = ids_nk.new_empty(w13_efd.shape[0], dtype=torch.int32)
@@ -189,12 +189,12 @@ def _(x_nd, w13_efd, w2_edi, weights_nk, ids_nk, chunk_rows):
 
 
 @_experts_backward.register_fake
-def _(grad_nd, x_nd, w13_efd, w2_edi, weights_nk, f_mf, order_m, ends_e, chunk_rows):
+def _(grad_nd, x_nd, w13_efd, w2_edi, weights_nk, f_mf, order_m, ends_e, chunked):
     return tuple(torch.empty_like(tensor) for tensor in (x_nd, w13_efd, w2_edi, weights_nk))
 
 
 def _setup_context(ctx, inputs, output):
-    x_nd, w13_efd, w2_edi, weights_nk, _, ctx.chunk_rows = inputs
+    x_nd, w13_efd, w2_edi, weights_nk, _, ctx.chunked = inputs
     _, f_mf, order_m, ends_e = output
     ctx.mark_non_differentiable(order_m, ends_e)
     ctx.save_for_backward(x_nd, w13_efd, w2_edi, weights_nk, f_mf, order_m, ends_e)
@@ -202,7 +202,7 @@ def _setup_context(ctx, inputs, output):
 
 def _backward(ctx, grad_nd, *_):
     # A gradient may come expanded, which grouped products refuse.
-    grads = _experts_backward(grad_nd.contiguous(), *ctx.saved_tensors, ctx.chunk_rows)
+    grads = _experts_backward(grad_nd.contiguous(), *ctx.saved_tensors, ctx.chunked)
     return *grads, None, None
 
 

@@ -5,10 +5,12 @@ Shapes: b rows, t tokens, d hidden, v vocabulary, x executions, e experts, n = b
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from smelt.model.attention import Attention
 from smelt.model.cache import KVCache
@@ -55,16 +57,32 @@ class Block(nn.Module):
         return torch.add(x_btd, self.moe(self.moe_norm(x_btd), context), alpha=scale)
 
 
+def _visit(layer: Block, x_btd: Tensor, context: Context, scale: float) -> tuple[Tensor, RouterRecord]:
+    # Its own list makes a visit free of side effects, so that computing it again counts no token twice.
+    records: list[RouterRecord] = []
+    x_btd = layer(x_btd, context.recording(records), scale)
+    return x_btd, records[0]
+
+
+def _checkpointed_visit(
+    layer: Block, x_btd: Tensor, context: Context, scale: float
+) -> tuple[Tensor, RouterRecord]:
+    keep = functools.partial(create_selective_checkpoint_contexts, [torch.ops.aten.topk.default])
+    return checkpoint(_visit, layer, x_btd, context, scale, use_reentrant=False, context_fn=keep)
+
+
 class LoopedLM(nn.Module):
     """Decoder-only mixture-of-experts language model with a looped span (section 1).
 
     Weights are float32 and a function of the configuration and the seed (`smelt.model.init`); on the meta
-    device there are none.
+    device there are none. Set `checkpointing` to keep only each execution's input and its choice of experts
+    for the backward pass, and to compute the rest again.
     """
 
     def __init__(self, config: ModelConfig, seed: int = 0, device: torch.device | str | None = None) -> None:
         super().__init__()
         self.config = config
+        self.checkpointing = False
         sizes = config.geometry
         # Created without values first: PyTorch's own initialisation would draw from the global generator.
         with torch.device("meta"):
@@ -94,11 +112,13 @@ class LoopedLM(nn.Module):
 
     def hidden(self, inputs_bt: Tensor, context: Context) -> tuple[Tensor, list[RouterRecord]]:
         """Return the normed last hidden state `[b, t, d]` and a record of each execution's routing."""
-        records: list[RouterRecord] = []
+        records = []
+        visit = _checkpointed_visit if self.checkpointing and torch.is_grad_enabled() else _visit
         x_btd = self.embed(inputs_bt)
         for index, execution in enumerate(self.config.geometry.schedule()):
-            here = context.at(index).recording(records)
-            x_btd = self.layers[execution.layer](x_btd, here, execution.scale)
+            layer = self.layers[execution.layer]
+            x_btd, record = visit(layer, x_btd, context.at(index), execution.scale)
+            records.append(record)
         return self.norm(x_btd), records
 
     def forward(
