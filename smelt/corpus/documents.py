@@ -47,7 +47,7 @@ def read_source(source: Source, archives: list[Path]) -> Extracted:
     kept: dict[str, str] = {}
     for text in _raw(source, archives, result):
         size = len(text.encode())
-        if size >= source.min_bytes:
+        if source.min_bytes <= size <= source.max_bytes:
             result.read += size
             kept.setdefault(sha256_text(text), text)
     if len(kept) < 2:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from smelt.corpus import json_text, python_docs
+from smelt.corpus import json_text, python_docs, rst_text
 from smelt.errors import SmeltError
 
 Documents = Iterator[str]
@@ -58,8 +58,13 @@ EXTRACTORS = {
     "source": Extractor(_whole, prose=False),
     "docstrings": Extractor(python_docs.docstrings, prose=False),
     "fields": Extractor(python_docs.fields, prose=True),
+    "chapters": Extractor(python_docs.chapters, prose=True),
+    "rst": Extractor(rst_text.rst_to_text, prose=False),
     "readme": Extractor(_metadata, prose=False),
     "recipes": Extractor(_json(json_text.recipes), prose=True),
+    "definitions": Extractor(_json(json_text.definitions), prose=True),
+    "summaries": Extractor(_json(json_text.summaries), prose=True),
+    "operations": Extractor(_json(json_text.operations), prose=True),
     "factbook": Extractor(_json(json_text.factbook), prose=True),
     "factbook-economy": Extractor(_json(json_text.factbook_economy), prose=True),
 }

@@ -1,4 +1,4 @@
-"""Text out of JSON files: recipes, country profiles."""
+"""Text out of JSON files: recipes, country profiles, a dictionary, article leads, service interfaces."""
 
 from __future__ import annotations
 
@@ -49,3 +49,55 @@ def _lines(content: Any, label: str = "") -> Iterator[str]:
     for key, inner in content.items():
         # "text" and "note" are the profile's own words for a value and a remark on it.
         yield from _lines(inner, label if key in ("text", "note") else key)
+
+
+def definitions(value: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yield pages of a dictionary: 1, 2, 4, ... 64 neighbouring words, then 1 again.
+
+    The etymologies of this source belong to other words; only definitions and examples are taken.
+    """
+    page: list[str] = []
+    size = 1
+    for entry in value.values():
+        page += _entry(entry)
+        if len(page) >= size:
+            yield "\n".join(page)
+            page, size = [], size * 2 if size < 64 else 1
+    if page:
+        yield "\n".join(page)
+
+
+def _entry(entry: dict[str, Any]) -> Iterator[str]:
+    for part in entry["pos"]:
+        said = [" ".join([d["text"], *d.get("examples", [])]) for d in part["definitions"] if d["text"]]
+        if said:
+            yield f"{entry['entry']} ({part['part_of_speech'] or 'word'}) {' '.join(said)}"
+
+
+def summaries(value: dict[str, dict[str, str]]) -> Iterator[str]:
+    """Yield one document an encyclopedia article: title and lead."""
+    for article in value.values():
+        yield f"{article['title']}\n\n{article['extract']}"
+
+
+def operations(value: dict[str, Any]) -> Iterator[str]:
+    """Yield the documentation of a service interface: itself, each operation with its input, each structure."""
+    shapes, inputs = value["shapes"], set()
+    yield html_to_text(value.get("documentation", ""))
+    for name, operation in value["operations"].items():
+        inputs.add(operation.get("input", {}).get("shape"))
+        parts = [name, html_to_text(operation.get("documentation", ""))]
+        parts += _members(shapes.get(operation.get("input", {}).get("shape"), {}))
+        yield "\n\n".join(part for part in parts if part)
+    for name, shape in shapes.items():
+        if name not in inputs:
+            members = list(_members(shape))
+            if members:
+                yield "\n\n".join([name, html_to_text(shape.get("documentation", "")), *members])
+
+
+def _members(shape: dict[str, Any]) -> Iterator[str]:
+    for name, member in shape.get("members", {}).items():
+        text = html_to_text(member.get("documentation", ""))
+        if text:
+            yield f"{name}: {text}"

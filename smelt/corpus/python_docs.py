@@ -102,3 +102,21 @@ def _words(identifier: str) -> str:
     """Return `PaymentIntent` or `payment_intent` as words."""
     spaced = "".join(f" {c}" if c.isupper() and i else c for i, c in enumerate(identifier))
     return " ".join(spaced.replace("_", " ").split())
+
+
+def chapters(name: str, text: str) -> Iterator[str]:
+    """Yield the chapters of a book kept as one string and a table of verse starts.
+
+    The module holds `Bible(version, text, {id: start}, ...)`; the digits of an id are one or two for
+    the book, three for the chapter and three for the verse.
+    """
+    module = _parse(text)
+    for node in ast.walk(module) if module else ():
+        if isinstance(node, ast.Call) and len(node.args) > 3:
+            whole, starts = ast.literal_eval(node.args[1]), ast.literal_eval(node.args[2])
+            first: dict[int, int] = {}
+            for verse, start in sorted(starts.items()):
+                first.setdefault(verse // 1000, start)
+            ends = [*list(first.values())[1:], len(whole)]
+            for start, end in zip(first.values(), ends, strict=True):
+                yield whole[start:end].replace("`", "'").strip()

@@ -27,7 +27,7 @@ class Source:
         packages: locked packages whose archives are read; empty for a generator.
         include, exclude: shell patterns of member names (`*` matches `/` too).
         cap_mb: the source stops at so many megabytes (10^6 bytes) of UTF-8.
-        min_bytes: shorter documents are dropped.
+        min_bytes, max_bytes: shorter and longer documents are dropped.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Source:
     exclude: tuple[str, ...] = ()
     cap_mb: float = 4.0
     min_bytes: int = 200
+    max_bytes: int = 400_000
     note: str = ""
 
     @property
