@@ -7,11 +7,12 @@ from typing import Any
 
 from smelt import cli
 from smelt.errors import SmeltError
-from smelt.laws import ablations, benchmarks, lengths, pairs, shots, subsets, surfaces
+from smelt.laws import ablations, benchmarks, lengths, pairs, recovery, shots, subsets, surfaces
 from smelt.laws.inputs import Results, designs, load_results
 from smelt.results.parquet import write_table
 from smelt.study import load_study
 
+SIGN_REPEATS = 500
 Rows = list[dict[str, Any]]
 # Written even when empty, so that nothing stale is left and every consumer finds the file.
 TABLES = (
@@ -21,7 +22,10 @@ TABLES = (
     "law_contrasts",
     "law_draws",
     "law_fits",
+    "law_coverage",
     "law_notes",
+    "law_profiles",
+    "law_signs",
     "length_profile",
     "residuals",
     "shot_curves",
@@ -43,6 +47,9 @@ def analyses(results: Results) -> dict[str, Rows]:
         "tpp": surfaces.tpp_rows(surface, study.laws.tpp_draws),
         "law_contrasts": surfaces.contrast_rows(surface),
         "law_notes": surfaces.note_rows(surface, results.problems + dropped),
+        "law_profiles": surfaces.profile_table(surface),
+        "law_coverage": surfaces.coverage_table(surface, study.laws.draws),
+        "law_signs": recovery.sign_certainty(min(SIGN_REPEATS, 4 * study.laws.draws)),
     }
     for more in (
         pairs.gap_tables(results, surface),

@@ -10,7 +10,7 @@ from smelt.laws.fit import Design, Fit, SurfaceModel, fit_many
 from smelt.laws.surface import PARAMETERS, Surface
 
 # Starts of each draw beside the point estimate itself.
-EXTRA_STARTS = 3
+EXTRA_STARTS = 2
 LEVELS = (2.5, 97.5)
 
 

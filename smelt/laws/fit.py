@@ -8,14 +8,14 @@ import numpy as np
 from scipy.stats import qmc
 
 from smelt.errors import SmeltError
-from smelt.laws.optimise import huber, minimise
+from smelt.laws.optimise import minimise
 from smelt.laws.surface import PARAMETERS, Surface
 
 DELTA = 1e-3
 # Bounds of the exponents; a fit that ends on one says so.
 EXPONENT_BOUNDS = {"a": (0.01, 2.0), "b": (-1.0, 2.0), "c": (0.01, 2.0)}
 # Where starts are drawn: the exponents of published laws, with room on both sides.
-_START_BOX = {"a": (0.05, 1.2), "b": (-0.1, 0.8), "c": (0.05, 1.2)}
+_START_BOX = {"a": (0.1, 1.0), "b": (0.0, 0.7), "c": (0.2, 1.1)}
 
 
 @dataclass(frozen=True)
@@ -227,54 +227,45 @@ def fit_many(
     weights_pn: np.ndarray,
     row_p: np.ndarray,
     starts_pkd: np.ndarray,
-    fixed: Surface | None = None,
+    fixed: dict[str, np.ndarray] | None = None,
 ) -> tuple[Surface, np.ndarray, np.ndarray]:
-    """Fit P problems, each from K starts; return the surfaces, objectives [P] and condition flags [P].
+    """Fit P problems, each from K starts; return surfaces, objectives [P] and which sit on a bound [P].
 
     Args:
         design: the common endpoints.
         log_loss_rn: rows of log losses; problem p uses row `row_p[p]`.
         weights_pn: how often each endpoint counts.
         starts_pkd: starts in the optimiser's parameters.
-        fixed: exponents to hold (fields a, b, c; one entry a problem); E, A and K alone are then fitted.
+        fixed: exponents to hold, by name, one entry a problem; the others are fitted.
     """
     problems, count, width = starts_pkd.shape
     model = SurfaceModel(design, log_loss_rn, np.repeat(row_p, count))
     lower, upper = model.bounds()
-    start = starts_pkd.reshape(-1, width).copy()
-    run = model
-    if fixed is not None:
-        held = np.stack([fixed.a, fixed.b, fixed.c], axis=-1)
-        start[:, 3:] = np.repeat(held, count, axis=0)
-        run = _HeldExponents(model, start[:, 3:])
-        solution = minimise(
-            run, start[:, :3], np.repeat(weights_pn, count, axis=0), lower[:3], upper[:3], DELTA
-        )
-        x_pd = np.concatenate([solution.x_pd, start[:, 3:]], axis=1)
-    else:
-        solution = minimise(run, start, np.repeat(weights_pn, count, axis=0), lower, upper, DELTA)
-        x_pd = solution.x_pd
+    full = starts_pkd.reshape(-1, width).copy()
+    for name, values in (fixed or {}).items():
+        full[:, PARAMETERS.index(name)] = np.repeat(values, count)
+    free = np.array([name not in (fixed or {}) for name in PARAMETERS])
+    weights = np.repeat(weights_pn, count, axis=0)
+    held = _Held(model, full, free)
+    solution = minimise(held, full[:, free], weights, lower[free], upper[free], DELTA)
+    full[:, free] = solution.x_pd
     objective = solution.objective_p.reshape(problems, count)
     best = objective.argmin(axis=1)
-    x_pd = x_pd.reshape(problems, count, width)[np.arange(problems), best]
-    free = slice(0, 3) if fixed is not None else slice(0, width)
-    on_bound = ((x_pd[:, free] <= lower[free]) | (x_pd[:, free] >= upper[free])).any(axis=1)
+    x_pd = full.reshape(problems, count, width)[np.arange(problems), best]
+    on_bound = ((x_pd <= lower) | (x_pd >= upper))[:, free].any(axis=1)
     return model.surface(x_pd), objective[np.arange(problems), best], on_bound
 
 
-class _HeldExponents:
-    """The surface model as a function of (log E, alpha, kappa) at given exponents."""
+class _Held:
+    """The surface model as a function of some of its parameters, the others held at each problem's values."""
 
-    def __init__(self, model: SurfaceModel, exponents_pd: np.ndarray) -> None:
-        self.model, self.exponents_pd = model, exponents_pd
+    def __init__(self, model: SurfaceModel, full_pd: np.ndarray, free_d: np.ndarray) -> None:
+        self.model, self.full_pd, self.free_d = model, full_pd, free_d
 
     def __call__(self, x_pd: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        full = np.concatenate([x_pd, self.exponents_pd[which]], axis=1)
+        if self.free_d.all():
+            return self.model(x_pd, which)
+        full = self.full_pd[which]
+        full[:, self.free_d] = x_pd
         residual, jacobian = self.model(full, which)
-        return residual, jacobian[..., :3]
-
-
-def mean_huber(law: Surface, design: Design) -> float:
-    """Return the fit's objective of a given surface."""
-    residual = np.log(law.loss(design.flops, design.sparsity, design.tokens)) - np.log(design.loss)
-    return float(huber(residual, DELTA).mean())
+        return residual, jacobian[..., self.free_d]

@@ -1,9 +1,10 @@
 """Many small robust least-squares problems at once: a Levenberg-Marquardt iteration for the Huber loss.
 
 Huber's loss is quadratic inside `delta` and linear outside. Its Newton matrix counts only residuals inside,
-its majoriser (iteratively reweighted least squares) counts those outside with weight delta/|r|. The damping of
-each problem moves between the two: small damping is Newton and converges in a few steps, large damping is a
-short step along the majoriser and always descends. Derivatives are exact; finished problems leave the batch.
+its majoriser (iteratively reweighted least squares) counts those outside with weight delta/|r|. The damping
+of each problem moves between the two: small damping is Newton and converges in a few steps, large damping is
+a short step along the majoriser and always descends. Derivatives are exact; finished problems leave the
+batch.
 
 Legend of suffixes: p problem, n point, d parameter.
 """
@@ -109,12 +110,12 @@ class _State:
         residual, jacobian = self.residual[active], self.jacobian[active]
         weights, damping = self.weights[active], self.damping[active]
         ratio = self.delta / np.maximum(np.abs(residual), 1e-300)
-        slope = weights * residual * np.minimum(ratio, 1.0)
-        gradient = np.einsum("pn,pnd->pd", slope, jacobian)
+        outer = weights * np.minimum(ratio, 1.0)
+        gradient = np.matmul((outer * residual)[:, None, :], jacobian)[:, 0]
         outside = np.minimum(damping, 1.0)[:, None] * ratio
         curvature = weights * np.where(ratio >= 1.0, 1.0, outside)
         hessian = np.matmul((jacobian * curvature[..., None]).swapaxes(1, 2), jacobian)
-        majoriser = np.einsum("pn,pnd,pnd->pd", weights * np.minimum(ratio, 1.0), jacobian, jacobian)
+        majoriser = np.matmul(outer[:, None, :], jacobian**2)[:, 0]
         x = self.x[active]
         held = ((x <= self.lower) & (gradient > 0)) | ((x >= self.upper) & (gradient < 0))
         gradient = np.where(held, 0.0, gradient)

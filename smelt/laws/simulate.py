@@ -13,7 +13,7 @@ from smelt.laws.surface import Surface
 
 NOISES = ("independent", "cell")
 NOMINAL = 0.95
-BLIND_STARTS = 8
+BLIND_STARTS = 4
 
 
 @dataclass(frozen=True)

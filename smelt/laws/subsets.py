@@ -119,7 +119,8 @@ def _refit(analysis: SurfaceAnalysis, index: int, design: Design) -> tuple[Surfa
     def fit(exponents: Surface, weights_pn: np.ndarray) -> Surface:
         rows = np.zeros(len(weights_pn), dtype=int)
         start = SurfaceModel(design, log_loss, rows).parameters(exponents)
-        return fit_many(design, log_loss, weights_pn, rows, start[:, None], fixed=exponents)[0]
+        held = {name: getattr(exponents, name) for name in "abc"}
+        return fit_many(design, log_loss, weights_pn, rows, start[:, None], held)[0]
 
     one = Surface(**{name: np.atleast_1d(value) for name, value in law.columns().items()})
     point = fit(one, np.ones((1, len(design)))).draw(0)

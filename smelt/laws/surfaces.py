@@ -11,7 +11,9 @@ from smelt.errors import SmeltError
 from smelt.laws.bootstrap import Draws, bootstrap, interval, widen
 from smelt.laws.fit import Design, Fit, fit_surface
 from smelt.laws.inputs import ARCHS
+from smelt.laws.profiles import profile_rows
 from smelt.laws.quantities import Question, choose_question, quantities
+from smelt.laws.recovery import coverage_rows, paper_coverage
 from smelt.laws.simulate import Coverage, Truth, coverage_study
 from smelt.laws.surface import PARAMETERS, Surface
 
@@ -19,8 +21,9 @@ from smelt.laws.surface import PARAMETERS, Surface
 COLUMNS = dict(zip(PARAMETERS, ("E", "A", "K", "exp_a", "exp_b", "exp_c"), strict=True))
 SEED = 0
 BASIS = "cell bootstrap"
-CALIBRATION_REPEATS = 100
-CALIBRATION_DRAWS = 200
+CALIBRATION_REPEATS = 200
+CALIBRATION_DRAWS = 100
+PAPER_REPEATS = 200
 
 
 @dataclass
@@ -180,6 +183,19 @@ def contrast_rows(analysis: SurfaceAnalysis) -> list[dict[str, Any]]:
         for name, row in intervals(analysis).items()
         if name.split(":")[0] in _UNITS
     ]
+
+
+def profile_table(analysis: SurfaceAnalysis) -> list[dict[str, Any]]:
+    """Return the rows of `law_profiles`."""
+    parts = zip(ARCHS, analysis.designs, analysis.fits, strict=False)
+    return [row for arch, design, fit in parts for row in profile_rows(arch, design, fit)]
+
+
+def coverage_table(analysis: SurfaceAnalysis, draws: int) -> list[dict[str, Any]]:
+    """Return the rows of `law_coverage`: the paper's design, and the study's where its fits are believed."""
+    inner = min(CALIBRATION_DRAWS, draws)
+    rows = paper_coverage(min(PAPER_REPEATS, draws), inner)
+    return rows + coverage_rows("study", "independent", inner, analysis.coverage)
 
 
 def note_rows(analysis: SurfaceAnalysis, dropped: list[str]) -> list[dict[str, Any]]:

@@ -64,6 +64,13 @@ _TABLES = {
         "contrast:s | value:f? low:f? high:f? low_calibrated:f? high_calibrated:f? unit:s n:i basis:s note:s"
     ),
     "law_notes": "analysis:s | ok:b reason:s",
+    "law_profiles": "arch:s exponent:s value:f | objective:f statistic:f inside:b",
+    # simulations: share of 95% bootstrap intervals that hold the truth, and how far to stretch their arms
+    "law_coverage": (
+        "design:s noise:s quantity:s | truth:f median:f bias:f spread:f coverage:f factor:f positive:f repeats:i "
+        "draws:i"
+    ),
+    "law_signs": "exponent:s noise:s | printed:f spread:f right:f p_value:f repeats:i",
     # tables 3 to 5; standard errors over training seeds and over evaluation seeds, NULL with one of them
     "ablation_results": (
         "ablation:s sparsity:i arch:s value:i | run:s effective_layers:i seeds:i val_loss:f "
@@ -97,7 +104,7 @@ _TABLES = {
         "control_high:f? chance:f?"
     ),
     "sink": "run:s layer:i visit:i head:i | mass:f low:f? high:f?",
-    "dyck_heads": "run:s layer:i head:i | delta:f low:f? high:f? perplexity:f selected:b",
+    "dyck_heads": "run:s layer:i head:i | delta:f low:f? high:f? delta_choice:f perplexity:f selected:b",
     "dyck_map": ("run:s visit:i target:i position:i | mass:f token:s role:s layer:i head:i"),
     "dyck_mass": "run:s visit:i role:s | mass:f low:f? high:f?",
     "interventions": ("run:s intervention:s category:s | rise:f low:f? high:f? loss:f tokens:i"),
