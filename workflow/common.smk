@@ -13,8 +13,11 @@ from smelt.workflow import (
     check_config,
     code_fingerprint,
     settings_hash,
+    use_own_interpreter,
 )
 from smelt.study import load_study, run_points, study_path
+
+use_own_interpreter()
 
 try:
     check_config(config)
