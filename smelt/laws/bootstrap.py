@@ -43,7 +43,7 @@ def undetermined(design: Design, weights_pn: np.ndarray) -> np.ndarray:
     """Return which draws [p] hold fewer than two scales or sparsity levels, or too few endpoints."""
     present = weights_pn > 0
     few = present.sum(axis=1) < len(PARAMETERS)
-    for labels in (design.scale, design.sparsity.round(9)):
+    for labels in (design.scale, design.level):
         levels = [present[:, labels == value].any(axis=1) for value in np.unique(labels)]
         few |= np.sum(levels, axis=0) < 2
     return few

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import qmc
@@ -22,8 +22,8 @@ _START_BOX = {"a": (0.1, 1.0), "b": (0.0, 0.7), "c": (0.2, 1.1)}
 class Design:
     """Endpoints of one architecture, one entry each.
 
-    `flops` training FLOPs per token, `sparsity` a fraction, `tokens` D, `loss` nats per token, `cell` the
-    (scale, S) it belongs to, `scale` the scale: the units of resampling and the check of identifiability.
+    `flops` training FLOPs per token, `sparsity` the measured fraction, `tokens` D, `loss` nats per token;
+    `cell`, `scale` and `level` (S in percent) are its labels, by which cells are resampled and levels counted.
     """
 
     flops: np.ndarray
@@ -32,6 +32,7 @@ class Design:
     loss: np.ndarray
     cell: np.ndarray
     scale: np.ndarray
+    level: np.ndarray
 
     def __post_init__(self) -> None:
         for name in ("flops", "tokens", "loss"):
@@ -51,14 +52,14 @@ class Design:
 
     def with_loss(self, loss: np.ndarray) -> Design:
         """Return the same endpoints with other losses."""
-        return Design(self.flops, self.sparsity, self.tokens, loss, self.cell, self.scale)
+        return replace(self, loss=loss)
 
     def refusal(self) -> str:
         """Return why no surface can be fitted to these endpoints, or an empty string."""
         if len(self) < len(PARAMETERS):
             return f"{len(self)} endpoints for {len(PARAMETERS)} parameters"
         for name, values, need in (
-            ("sparsity level", self.sparsity.round(9), 2),
+            ("sparsity level", self.level, 2),
             ("scale", self.scale, 2),
             ("token horizon", self.tokens, 2),
         ):

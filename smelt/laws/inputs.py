@@ -119,7 +119,7 @@ def designs(results: Results) -> tuple[Design, Design, list[str]]:
     missing is dropped and named.
     """
     table: dict[tuple[str, int], dict[str, list[tuple[float, ...]]]] = {}
-    labels: dict[tuple[str, int], tuple[str, str]] = {}
+    labels: dict[tuple[str, int], tuple[str, str, int]] = {}
     dropped: list[str] = []
     for run, partner, horizon in _candidates(results):
         mine, other = results.runs[run], results.runs[partner]
@@ -128,7 +128,7 @@ def designs(results: Results) -> tuple[Design, Design, list[str]]:
         if missing:
             dropped.append(f"{mine['cell']} at horizon {horizon}: no endpoint of {' and '.join(missing)}")
             continue
-        labels[key] = (mine["cell"], mine["scale"])
+        labels[key] = (mine["cell"], mine["scale"], mine["sparsity"])
         for arch, row in (("baseline", other), ("smelt", mine)):
             end = results.endpoints[row["run"], horizon]
             values = (row["flops_per_token"], row["sparsity_measured"], end["tokens"], end["val_loss"])
@@ -152,4 +152,5 @@ def _design(table: dict, labels: dict, arch: str) -> Design:
     flops, sparsity, tokens, loss = rows.T
     cell = np.array([labels[key][0] for key in table], dtype=str)
     scale = np.array([labels[key][1] for key in table], dtype=str)
-    return Design(flops, sparsity, tokens, loss, cell, scale)
+    level = np.array([labels[key][2] for key in table], dtype=int)
+    return Design(flops, sparsity, tokens, loss, cell, scale, level)

@@ -44,8 +44,8 @@ def minimise(
 ) -> Solution:
     """Minimise sum_n w_n Huber(r_n) / sum_n w_n of every problem inside the box `lower_d`..`upper_d`.
 
-    A problem has converged when a step at small damping, or the step that its gradient predicts, no longer
-    lowers the objective by more than `tolerance` times its value.
+    A problem has converged when a step with little damping lowers the objective, or is expected to, by less
+    than `tolerance` times its value, or when no step at any damping lowers it at all.
     """
     parts = []
     weights_pn = weights_pn / weights_pn.sum(axis=1, keepdims=True)
@@ -96,7 +96,8 @@ class _State:
             better = gain > 0
             small = tolerance * (self.objective[active] + 1e-300)
             damping = self.damping[active]
-            done[active] = (predicted <= small) | (better & (gain <= small) & (damping <= 1e-2))
+            # A step that is short only because it was damped says nothing.
+            done[active] = (damping <= 1.0) & ((predicted <= small) | (better & (gain <= small)))
             done[active] |= ~better & (damping >= _MAX_DAMPING)
             keep = active[better]
             self.x[keep], self.residual[keep] = candidate[better], residual[better]

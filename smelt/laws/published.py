@@ -28,10 +28,11 @@ def published_designs() -> tuple[Design, Design]:
         flops = np.repeat([_flops_per_token(row) for row in mine], len(STEPS))
         sparsity = np.repeat([float(row["sparsity_measured_pct"]) / 100 for row in mine], len(STEPS))
         tokens = np.tile([step * TOKENS_PER_STEP + BRANCH_TOKENS for step in STEPS], len(mine))
-        cell = np.repeat([f"{row['scale']}-s{row['sparsity']}" for row in mine], len(STEPS))
+        cell = np.repeat([f"{row['scale']}-s{100 * float(row['sparsity']):.0f}" for row in mine], len(STEPS))
         scale = np.repeat([row["scale"] for row in mine], len(STEPS))
+        level = np.repeat([round(100 * float(row["sparsity"])) for row in mine], len(STEPS))
         loss = published_surface(arch)[0].loss(flops, sparsity, tokens)
-        designs.append(Design(flops, sparsity, tokens, loss, cell, scale))
+        designs.append(Design(flops, sparsity, tokens, loss, cell, scale, level))
     return designs[0], designs[1]
 
 
