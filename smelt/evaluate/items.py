@@ -45,7 +45,7 @@ def read_items(path: Path | str, task: Task, unique: bool = True) -> list[Item]:
         where = f"{path}, line {number}"
         item = _parse(line, where)
         check_item(item, task, where)
-        content = _content(item, task)
+        content = item_content(item, task)
         if unique and content in first_line:
             raise SmeltError(
                 f"{where}: the item is the same as that of line {first_line[content]}; items must differ"
@@ -94,7 +94,8 @@ def _check_options(item: Item, field: str, where: str) -> None:
         raise SmeltError(f"{where}: gold is {item['gold']}; it must be 0 to {len(options) - 1}")
 
 
-def _content(item: Item, task: Task) -> str:
+def item_content(item: Item, task: Task) -> str:
+    """Return a text that is equal for items that ask the same, their order of options included."""
     fields = [*_FIELDS[task.kind], *(["category"] if task.by_category else [])]
     return json.dumps([item[name] for name in fields])
 

@@ -6,18 +6,17 @@ import json
 import random
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from smelt.corpus import Corpus
-from smelt.errors import SmeltError
+from smelt.evaluate.dclm import make_dclm
 from smelt.evaluate.items import Item, check_item
 from smelt.evaluate.leaks import LeakFinder, item_tail
 from smelt.evaluate.local.tasks import LOCAL_TASKS, LocalTask
-from smelt.evaluate.local.texts import VALIDATION, Texts
+from smelt.evaluate.local.texts import Texts, training_texts
 from smelt.evaluate.registry import Task
-from smelt.evaluate.suite import LOCAL, write_manifest
+from smelt.evaluate.suite import LOCAL, select, write_manifest
 from smelt.files import write_text
 from smelt.study import Study
 
@@ -35,16 +34,7 @@ def make_tasks(study: Study, corpus_folder: Path, out: Path) -> None:
     if study.evaluation.suite == LOCAL:
         make_local(study, corpus, out)
     else:
-        from smelt.evaluate.dclm import make_dclm
-
         make_dclm(study, corpus, out)
-
-
-def training_texts(corpus: Corpus) -> Iterator[str]:
-    """Yield the text of every document that a model may have been trained on."""
-    for index, split in enumerate(corpus.documents["split"]):
-        if split != VALIDATION:
-            yield corpus.text(index)
 
 
 def make_local(study: Study, corpus: Corpus, out: Path) -> None:
@@ -92,22 +82,6 @@ def make_local(study: Study, corpus: Corpus, out: Path) -> None:
     )
     leaked = sum(fact["leaked"] for fact in facts.values())
     print(f"{out}: {len(tasks)} local tasks, {leaked} items left out because they occur in the training text")
-
-
-def select(study: Study, known: dict[str, Any]) -> dict[str, Any]:
-    """Return the tasks that the study names, or all.
-
-    Raises:
-        SmeltError: the study names a task that is not in the suite.
-    """
-    names = study.evaluation.tasks or tuple(known)
-    for name in names:
-        if name not in known:
-            raise SmeltError(
-                f"study {study.name}: evaluation.tasks contains {name!r}; suite {study.evaluation.suite} has "
-                f"{', '.join(known)}"
-            )
-    return {name: task for name, task in known.items() if name in names}
 
 
 def _draw(local: LocalTask, texts: Texts, count: int) -> list[Item]:

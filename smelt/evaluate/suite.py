@@ -11,6 +11,7 @@ from smelt.errors import SmeltError
 from smelt.evaluate.items import Item, read_items
 from smelt.evaluate.registry import Task
 from smelt.files import read_json, sha256_file, write_json
+from smelt.study import Study
 
 LOCAL = "local"
 DCLM = "dclm"
@@ -37,6 +38,22 @@ class Suite:
     corpus: str
     tasks: dict[str, Task]
     items: dict[str, list[Item]]
+
+
+def select(study: Study, known: dict[str, Any]) -> dict[str, Any]:
+    """Return the tasks that the study names, or all.
+
+    Raises:
+        SmeltError: the study names a task that is not in the suite.
+    """
+    names = study.evaluation.tasks or tuple(known)
+    for name in names:
+        if name not in known:
+            raise SmeltError(
+                f"study {study.name}: evaluation.tasks contains {name!r}; suite {study.evaluation.suite} has "
+                f"{', '.join(known)}"
+            )
+    return {name: task for name, task in known.items() if name in names}
 
 
 def write_manifest(

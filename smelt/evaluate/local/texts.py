@@ -72,3 +72,16 @@ class Texts:
         if words is None or sum(bool(_PROSE.fullmatch(word)) for word in words) < 0.9 * count:
             return None
         return words
+
+
+def training_texts(corpus: Corpus) -> Iterator[str]:
+    """Yield the text of every document that a model may have been trained on."""
+    for index, split in enumerate(corpus.documents["split"]):
+        if split != VALIDATION:
+            yield corpus.text(index)
+
+
+def training_bytes(corpus: Corpus) -> int:
+    """Return how many bytes of text a model may have been trained on."""
+    table = corpus.documents
+    return int(table["bytes"][table["split"] != VALIDATION].sum())
