@@ -30,12 +30,23 @@ def visible() -> tuple[str, ...]:
         if variable in os.environ:
             parts = (part.strip() for part in os.environ[variable].split(","))
             return tuple(part for part in parts if part not in ("", "-1"))
+    return tuple(_query("index"))
+
+
+def memory() -> int | None:
+    """Return the bytes of memory of this machine's smallest device; None without devices."""
+    sizes = [int(size) for size in _query("memory.total") if size.isdigit()]
+    return min(sizes) * 2**20 if sizes else None
+
+
+def _query(field: str) -> list[str]:
+    """Return one word for each device from the driver's own tool; nothing where there is none."""
     program = shutil.which("nvidia-smi")
     if program is None:
-        return ()
-    command = [program, "--query-gpu=index", "--format=csv,noheader"]
+        return []
+    command = [program, f"--query-gpu={field}", "--format=csv,noheader,nounits"]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    return tuple(answer.stdout.split()) if answer.returncode == 0 else ()
+    return answer.stdout.split() if answer.returncode == 0 else []
 
 
 @contextlib.contextmanager

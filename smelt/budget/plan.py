@@ -113,7 +113,7 @@ def run_plan(study: Study, spec: RunSpec, machine: Machine) -> dict[str, Any]:
     tokens = tokens_planned(study)
     flops = flops_per_token(geometry, study.corpus.attended_context) * tokens
     head = head_flops(geometry, vocab) * tokens
-    stored = count.total + (2 * vocab + 1) * geometry.hidden
+    stored = stored_parameters(geometry, vocab)
     devices, memory = placement(geometry, stored, precision, machine, study.corpus.context)
     return {
         "run": spec.point.run,
@@ -141,6 +141,11 @@ def run_plan(study: Study, spec: RunSpec, machine: Machine) -> dict[str, Any]:
         "endpoints_gb": ENDPOINT_BYTES * stored * len(study.training.horizons) / GIGA,
         "resume_gb": RESUME_KEPT * RESUME_BYTES * stored / GIGA,
     }
+
+
+def stored_parameters(geometry: Geometry, vocab: int) -> int:
+    """Return all trained elements: the layers', the embedding's, the head's and the final norm's."""
+    return parameters(geometry).total + (2 * vocab + 1) * geometry.hidden
 
 
 def placement(

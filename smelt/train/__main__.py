@@ -11,6 +11,7 @@ from pathlib import Path
 
 from smelt import cli, devices
 from smelt.budget import resolve_run
+from smelt.budget.plan import Machine, placement, stored_parameters
 from smelt.errors import SmeltError
 from smelt.study import RunSpec, load_study
 
@@ -29,14 +30,16 @@ def main() -> int:
     arguments = parser.parse_args()
     spec = resolve_run(load_study(arguments.study), arguments.run)
     check_hash(spec, arguments.spec)
-    with locked(arguments.out), devices.lease():
+    with locked(arguments.out), own_devices(spec) as leased:
         # Imported late: a refusal should not take the seconds that torch takes to load.
         from smelt.corpus import Corpus
         from smelt.train.engine import STOPPED, train
         from smelt.train.hardware import plan
 
-        ended = train(spec, Corpus.open(arguments.corpus), arguments.out, plan(spec))
-    return EXIT_REQUEUE if ended == STOPPED else 0
+        hardware = plan(spec, len(leased), sharded=devices_needed(spec) > 1)
+        ended = train(spec, Corpus.open(arguments.corpus), arguments.out, hardware)
+    # Lightning ends the run when a process that it started itself fails, so only the first one tells.
+    return EXIT_REQUEUE if ended == STOPPED and not started_by_first() else 0
 
 
 def check_hash(spec: RunSpec, expected: str) -> None:
@@ -48,6 +51,31 @@ def check_hash(spec: RunSpec, expected: str) -> None:
         )
 
 
+def started_by_first() -> bool:
+    """Whether the first process of the run on this machine started this one."""
+    return int(os.environ.get("LOCAL_RANK", 0)) > 0
+
+
+def devices_needed(spec: RunSpec) -> int:
+    """Return how many of this machine's devices the state and activations of a run take; 1 without any."""
+    memory = devices.memory()
+    if memory is None:
+        return 1
+    machine = Machine("this machine's device", peak=1.0, mfu=1.0, memory=memory)
+    stored = stored_parameters(spec.geometry, spec.corpus.vocab)
+    return placement(spec.geometry, stored, spec.training.precision, machine, spec.corpus.context)[0]
+
+
+@contextlib.contextmanager
+def own_devices(spec: RunSpec) -> Iterator[tuple[str, ...]]:
+    """Lease what the run needs; in a process that was started for one rank, take what it was given."""
+    if "LOCAL_RANK" in os.environ:
+        yield devices.visible()
+    else:
+        with devices.lease(devices_needed(spec)) as leased:
+            yield leased
+
+
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a run's folder; it goes with the process, however that ends.
@@ -55,7 +83,7 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         SmeltError: another process holds it.
     """
-    if int(os.environ.get("LOCAL_RANK", 0)) or int(os.environ.get("SLURM_PROCID", 0)):
+    if int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", 0))):
         yield  # the first process of the group holds it
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -49,9 +49,10 @@ def train(spec: RunSpec, corpus: Any, out: Path, hardware: Hardware) -> str:
     flops = flops_per_token(spec.geometry, spec.corpus.attended_context)
     itinerary = Itinerary(spec)
     keeper = Keeper(out, itinerary, spec.spec_hash, corpus.sha256, flops)
-    model = LoopedLM(ModelConfig.from_spec(spec), spec.point.seed)
-    module = TrainingModule(model, spec, itinerary, hardware.flush_every)
-    data = UpdateData(spec, corpus, itinerary, keeper, hardware.micro, hardware.workers)
+    device = "meta" if hardware.sharded else None
+    model = LoopedLM(ModelConfig.from_spec(spec), spec.point.seed, device)
+    module = TrainingModule(model, spec, itinerary, hardware.flush_every, hardware.sharded)
+    data = UpdateData(spec, corpus, itinerary, keeper, hardware.pieces, hardware.workers)
     callbacks = [keeper, ProgressLines(spec.point.run, itinerary)]
     trainer = _trainer(spec, out, hardware, callbacks)
     if trainer.is_global_zero:

@@ -1,4 +1,4 @@
-"""What a run trains on: device, number of processes, precision, pieces of a batch."""
+"""What a run trains on: devices, processes, how the state is spread, precision, pieces of a batch."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from lightning.fabric.plugins.environments import LightningEnvironment
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 
+from smelt.budget.plan import MACHINES, MICRO_TOKENS
 from smelt.errors import SmeltError
 from smelt.study import RunSpec
 
-# Dense bf16 peak without sparsity, FLOP/s, from the vendor's data sheets.
-PEAK_FLOPS = {
-    "H200": 989e12,
-    "H100": 989e12,
-    "A100": 312e12,
-    "L40S": 362e12,
-    "RTX 4090": 165e12,
-}
 PEAK_VARIABLE = "SMELT_PEAK_FLOPS"
+_PRECISIONS = {"bf16": "bf16-mixed", "fp32": "32-true"}
 
 
 @dataclass(frozen=True)
@@ -27,64 +23,94 @@ class Hardware:
     """A plan for one run.
 
     Attributes:
-        accelerator: Lightning's name, `cpu` or `gpu`.
-        devices: processes on this machine.
-        nodes: machines.
-        precision: Lightning's name.
-        micro: pieces that a process cuts its part of a batch into.
+        cuda: whether the processes have a GPU each.
+        world: processes over all machines.
+        local: processes on this machine.
+        external: whether something else (torchrun) started the processes.
+        sharded: whether the state is spread over the processes (FSDP2) or each holds all of it (DDP).
+        precision: `bf16` (autocast) or `fp32`.
+        pieces: how many parts a process cuts its part of a batch into, so that activations fit.
         name: in words, for tables.
-        peak: FLOP/s of all devices, None where unknown.
-        strategy: Lightning's strategy, a name or an object.
-        flush_every: updates between two transfers of measurements.
-        workers: loader processes.
+        peak: FLOP/s of all devices together, None where unknown.
     """
 
-    accelerator: str
-    devices: int
-    nodes: int
+    cuda: bool
+    world: int
+    local: int
+    external: bool
+    sharded: bool
     precision: str
-    micro: int
+    pieces: int
     name: str
     peak: float | None
-    strategy: Any
-    flush_every: int
-    workers: int
+
+    @property
+    def flush_every(self) -> int:
+        """Updates between two reads of measurements; on a GPU each read waits for the device."""
+        return 50 if self.cuda or self.world > 1 else 1
+
+    @property
+    def workers(self) -> int:
+        """Processes that load batches ahead."""
+        return 2 if self.cuda else 0
 
     def trainer_arguments(self) -> dict[str, Any]:
-        """Return the part of Lightning's trainer arguments that concerns devices."""
+        """Return the arguments of Lightning's trainer that concern devices."""
+        strategy: Any = "auto"
+        if self.sharded:
+            strategy = ModelParallelStrategy(data_parallel_size=self.world, tensor_parallel_size=1)
+        elif self.world > 1:
+            strategy = DDPStrategy(gradient_as_bucket_view=True)
         return {
-            "accelerator": self.accelerator,
-            "devices": self.devices,
-            "num_nodes": self.nodes,
-            "strategy": self.strategy,
-            "precision": self.precision,
+            "accelerator": "gpu" if self.cuda else "cpu",
+            "devices": self.local,
+            "num_nodes": self.world // self.local,
+            "strategy": strategy,
+            "precision": _PRECISIONS[self.precision],
+            # Without this Lightning would take a scheduler's variables for an order to train on many nodes.
+            "plugins": [] if self.external else [LightningEnvironment()],
         }
 
 
-def plan(spec: RunSpec) -> Hardware:
-    """Plan a run for the devices that this process may use."""
+def plan(spec: RunSpec, leased: int = 0, sharded: bool = False) -> Hardware:
+    """Plan a run.
+
+    Processes that torchrun started share the run. Else there is one for each of `leased` devices, or one on
+    the processor.
+
+    Raises:
+        SmeltError: the batch cannot be divided over the processes, or an environment variable is no number.
+    """
+    external = "TORCHELASTIC_RUN_ID" in os.environ
+    world = int(os.environ["WORLD_SIZE"]) if external else max(1, leased)
+    local = int(os.environ["LOCAL_WORLD_SIZE"]) if external else world
     cuda = torch.cuda.is_available()
-    world = int(os.environ.get("WORLD_SIZE", 1))
     precision = spec.training.precision
     if precision == "auto":
         precision = "bf16" if cuda else "fp32"
     name = torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} thread(s)"
-    if spec.training.batch % world:
+    return Hardware(
+        cuda=cuda,
+        world=world,
+        local=local,
+        external=external,
+        sharded=sharded and world > 1,
+        precision=precision,
+        pieces=_pieces(spec, world),
+        name=name if world == 1 else f"{world} x {name}",
+        peak=_peak(name, world),
+    )
+
+
+def _pieces(spec: RunSpec, world: int) -> int:
+    """Return the fewest equal parts of a process's rows with at most `MICRO_TOKENS` tokens each."""
+    rows, rest = divmod(spec.training.batch, world)
+    if rest or not rows:
         raise SmeltError(
             f"training.batch is {spec.training.batch}; it must be a multiple of the {world} processes"
         )
-    return Hardware(
-        accelerator="gpu" if cuda else "cpu",
-        devices=world,
-        nodes=1,
-        precision={"bf16": "bf16-mixed", "fp32": "32-true"}[precision],
-        micro=1,
-        name=name,
-        peak=_peak(name, world),
-        strategy="auto" if world == 1 else "ddp",
-        flush_every=50 if cuda else 1,
-        workers=2 if cuda else 0,
-    )
+    fitting = max(1, MICRO_TOKENS // spec.corpus.context)
+    return next(pieces for pieces in range(1, rows + 1) if rows % pieces == 0 and rows // pieces <= fitting)
 
 
 def _peak(name: str, devices: int) -> float | None:
@@ -93,6 +119,7 @@ def _peak(name: str, devices: int) -> float | None:
             return float(os.environ[PEAK_VARIABLE]) * devices
         except ValueError:
             raise SmeltError(
-                f"{PEAK_VARIABLE} is {os.environ[PEAK_VARIABLE]!r}; it must be FLOP/s of a device"
+                f"{PEAK_VARIABLE} is {os.environ[PEAK_VARIABLE]!r}; it must be the FLOP/s of one device"
             ) from None
-    return next((peak * devices for key, peak in PEAK_FLOPS.items() if key in name), None)
+    peaks = (machine.peak for machine in MACHINES.values() if machine.name in name)
+    return next((peak * devices for peak in peaks), None)

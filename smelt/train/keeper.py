@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import distributed
 
 from smelt.files import sha256_file
 from smelt.model import save_weights
@@ -18,6 +18,7 @@ from smelt.train.log import rows_from_tensor, rows_to_tensor
 from smelt.train.module import TrainingModule, state_tensors
 from smelt.train.resume import ROWS, Identity, Store, capture, restore
 from smelt.train.schedule import Itinerary, Update
+from smelt.train.sharding import whole
 
 INTERVAL_VARIABLE = "SMELT_CHECKPOINT_SECONDS"
 _INTERVAL = 60.0
@@ -122,7 +123,11 @@ class Keeper(Callback):
     def _end_branch(self, trainer: Trainer, module: TrainingModule, update: Update, done: int) -> None:
         """Write the endpoint and go back to the fork."""
         module.flush()
-        weights = {name: _whole(tensor) for name, tensor in module.model.state_dict().items()}
+        weights = {}
+        for name, tensor in module.model.state_dict().items():
+            value = whole(tensor)
+            if trainer.is_global_zero:
+                weights[name] = value.cpu()
         if trainer.is_global_zero:
             name = f"endpoints/h{update.horizon}.safetensors"
             save_weights(self._run / name, weights)
@@ -142,11 +147,6 @@ class Keeper(Callback):
         if done < len(self._itinerary):
             self._load(trainer, module, done)
         module.start_clock()
-
-
-def _whole(tensor: Tensor) -> Tensor:
-    """Gather a sharded tensor; every process must take part."""
-    return tensor.full_tensor().cpu() if hasattr(tensor, "full_tensor") else tensor
 
 
 def _all(trainer: Trainer, fine: bool) -> bool:

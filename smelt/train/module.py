@@ -5,6 +5,7 @@ Shape suffixes: b sequences, t positions, x executed layers, e experts.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from smelt.study import RunSpec
 from smelt.train.lean import LightningModule
 from smelt.train.log import Row
 from smelt.train.schedule import Itinerary
+from smelt.train.sharding import shard, whole
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
@@ -36,25 +38,33 @@ class TrainingModule(LightningModule):
     and pieces: each piece's mean is weighted by its share of the targets.
 
     Attributes:
-        sharded: whether parameters are spread over the processes.
+        sharded: whether parameters are spread over the processes; the model is on the meta device then.
         rows: one `Row` per update made, in order.
         agreed: sums over all processes of the flags that `flags` returned before the update.
         flags: two numbers that this process wants to tell the others before each update.
     """
 
-    def __init__(self, model: nn.Module, spec: RunSpec, itinerary: Itinerary, flush_every: int) -> None:
+    def __init__(
+        self, model: nn.Module, spec: RunSpec, itinerary: Itinerary, flush_every: int, sharded: bool
+    ) -> None:
         super().__init__()
         self.automatic_optimization = False
-        self.sharded = False
+        self.sharded = sharded
         self.model = model
         self.rows: list[Row] = []
         self.agreed = (0, 0)
         self.flags = lambda: (0, 0)
+        self._seed = spec.point.seed
         self._training = spec.training
         self._itinerary = itinerary
         self._flush_every = flush_every
         self._pending: list[tuple[int, Tensor, Tensor]] = []
         self._mark = 0.0
+
+    def configure_model(self) -> None:
+        """Spread the parameters over the processes where the plan says so."""
+        if self.sharded:
+            shard(self.model, self.device_mesh["data_parallel"], self._seed)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return AdamW with decoupled weight decay; its rate is set before every update."""
@@ -77,7 +87,7 @@ class TrainingModule(LightningModule):
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self._training.clip_norm)
         optimizer.step()
         optimizer.zero_grad()
-        self._pending.append((number, torch.stack([*scalars, norm]), counts_xe))
+        self._pending.append((number, torch.stack([*scalars, whole(norm)]), counts_xe))
         if len(self._pending) == self._flush_every:
             self.flush()
 
@@ -86,16 +96,26 @@ class TrainingModule(LightningModule):
         world, training = self.trainer.world_size, self._training
         parts = 1.0 / (world * len(pieces))
         losses = balances = counts = 0
-        for piece in pieces:
+        for left, piece in zip(reversed(range(len(pieces))), pieces, strict=True):
             out = self.model.loss(**piece)
             weight = (piece["targets_bt"] >= 0).sum() / total
             auxiliary = training.balance_loss * out.balance + training.z_loss * out.z
             # The processes' gradients are averaged afterwards, hence the factor.
-            self.manual_backward(world * (weight * out.ce + parts * auxiliary))
+            with self._gradients_exchanged(after=left == 0):
+                self.manual_backward(world * (weight * out.ce + parts * auxiliary))
             losses += (weight * out.ce).detach()
             balances += (parts * out.balance).detach()
             counts += out.counts_xe
         return [losses, balances], counts
+
+    @contextlib.contextmanager
+    def _gradients_exchanged(self, after: bool) -> Iterator[None]:
+        """Let the processes exchange gradients only after the last piece of a batch."""
+        if self.sharded:
+            self.model.set_requires_gradient_sync(after)
+        quiet = not after and self.trainer.world_size > 1 and not self.sharded
+        with self.trainer.strategy.block_backward_sync() if quiet else contextlib.nullcontext():
+            yield
 
     def _sum(self, values: list[int]) -> list[int]:
         if self.trainer.world_size == 1:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from smelt.errors import SmeltError
 from smelt.files import read_json, sha256_file, write_json
+from smelt.train.sharding import local
 
 KEPT = 2
 ROWS = "rows"
@@ -192,18 +193,13 @@ def _check_file(path: Path, expected: str) -> None:
         raise SmeltError(f"{path} is damaged: its SHA-256 is not the recorded one")
 
 
-def _local(tensor: Tensor) -> Tensor:
-    """Return this process's part of a possibly sharded tensor."""
-    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
-
-
 def capture(parts: Any) -> dict[str, Tensor]:
     """Return weights and optimiser state (`state_tensors`) under flat names, on the CPU."""
     tensors = {}
     for name, parameter, state in parts:
-        tensors[f"weights.{name}"] = _local(parameter.detach())
+        tensors[f"weights.{name}"] = local(parameter.detach())
         for key, value in state.items():
-            tensors[f"{key}.{name}"] = _local(value)
+            tensors[f"{key}.{name}"] = local(value)
     return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
 
 
@@ -211,6 +207,6 @@ def capture(parts: Any) -> dict[str, Tensor]:
 def restore(parts: Any, tensors: Mapping[str, Tensor]) -> None:
     """Copy what `capture` returned back in place."""
     for name, parameter, state in parts:
-        _local(parameter).copy_(tensors[f"weights.{name}"])
+        local(parameter).copy_(tensors[f"weights.{name}"])
         for key, value in state.items():
-            _local(value).copy_(tensors[f"{key}.{name}"])
+            local(value).copy_(tensors[f"{key}.{name}"])

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import signal
+import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -75,18 +76,41 @@ def run_tiny(out, die_after=None, kind=signal.SIGKILL, where="update", interval=
     return process.exitcode
 
 
+def run_ranks(out, sharded, die_after=None, world=2):
+    """Train the tiny run in `world` gloo processes; return their exit statuses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    processes = [
+        PROCESSES.Process(target=_train_rank, args=(str(out), sharded, rank, world, port, die_after))
+        for rank in range(world)
+    ]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    return [process.exitcode for process in processes]
+
+
+def _train_rank(out, sharded, rank, world, port, die_after):
+    variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
+    variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}
+    os.environ |= {name: str(value) for name, value in variables.items()}
+    _train(out, die_after, signal.SIGKILL, "update", 0.0, rank=rank, sharded=sharded)
+
+
 def errors(out):
     """Return what the last process wrote to standard error."""
     return Path(f"{out}.err").read_text()
 
 
-def _train(out, die_after, kind, where, interval):
+def _train(out, die_after, kind, where, interval, rank=0, sharded=False):
     os.environ[INTERVAL_VARIABLE] = str(interval)
-    sys.stderr = open(f"{out}.err", "w")  # noqa: SIM115
+    sys.stderr = open(f"{out}.err{rank or ''}", "w")  # noqa: SIM115
     if die_after is not None:
         (_die_in_commit if where == "commit" else _die_after_update)(die_after, kind)
     spec = tiny_spec()
-    sys.exit(75 if train(spec, RandomCorpus(), Path(out), plan(spec)) == STOPPED else 0)
+    sys.exit(75 if train(spec, RandomCorpus(), Path(out), plan(spec, sharded=sharded)) == STOPPED else 0)
 
 
 def _die_after_update(number, kind):
