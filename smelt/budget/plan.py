@@ -22,7 +22,7 @@ ACTIVATION_BYTES = {"fp32": 4, "auto": 4, "bf16": 2}
 ENDPOINT_BYTES = 4  # a weight in an endpoint file
 RESUME_BYTES = 12  # a weight and its two moments in a resume checkpoint
 RESUME_KEPT = 3  # the last two and the one at a fork
-MICRO_TOKENS = 32768  # tokens that a device holds activations for at once
+MICRO_TOKENS = 32768  # the most tokens that a device holds activations for at once
 USABLE_MEMORY = 0.9  # share of a device's memory that is planned with
 MAX_DEVICES = 1024
 
@@ -84,7 +84,7 @@ def make_plan(study: Study, seeds: int | None, machine: Machine) -> dict[str, An
         "assumptions": {
             **asdict(machine),
             "state_bytes_per_parameter": STATE_BYTES[study.training.precision],
-            "micro_tokens": MICRO_TOKENS,
+            "most_micro_tokens": MICRO_TOKENS,
             "attended_context": study.corpus.attended_context,
         },
         "runs": runs,
@@ -114,7 +114,7 @@ def run_plan(study: Study, spec: RunSpec, machine: Machine) -> dict[str, Any]:
     flops = flops_per_token(geometry, study.corpus.attended_context) * tokens
     head = head_flops(geometry, vocab) * tokens
     stored = stored_parameters(geometry, vocab)
-    devices, memory = placement(geometry, stored, precision, machine, study.corpus.context)
+    place = placement(geometry, stored, precision, machine, study.corpus.context)
     return {
         "run": spec.point.run,
         "arch": spec.point.arch,
@@ -135,9 +135,10 @@ def run_plan(study: Study, spec: RunSpec, machine: Machine) -> dict[str, Any]:
         "flops": flops,
         "head_flops": head,
         "device_hours": (flops + head) / (machine.peak * machine.mfu) / 3600,
-        "devices": devices,
-        "strategy": "fsdp" if devices > 1 else "single",
-        "memory_gb": memory / GIGA,
+        "devices": place.devices,
+        "strategy": "fsdp" if place.devices > 1 else "single",
+        "micro_tokens": place.micro_tokens,
+        "memory_gb": place.memory / GIGA,
         "endpoints_gb": ENDPOINT_BYTES * stored * len(study.training.horizons) / GIGA,
         "resume_gb": RESUME_KEPT * RESUME_BYTES * stored / GIGA,
     }
@@ -148,10 +149,17 @@ def stored_parameters(geometry: Geometry, vocab: int) -> int:
     return parameters(geometry).total + (2 * vocab + 1) * geometry.hidden
 
 
-def placement(
-    geometry: Geometry, stored: int, precision: str, machine: Machine, context: int
-) -> tuple[int, float]:
-    """Return the smallest power of two of devices that hold the run, and the peak bytes on each.
+@dataclass(frozen=True)
+class Placement:
+    """Where one run fits: devices, tokens that each holds activations for at once, peak bytes on each."""
+
+    devices: int
+    micro_tokens: int
+    memory: float
+
+
+def placement(geometry: Geometry, stored: int, precision: str, machine: Machine, context: int) -> Placement:
+    """Return the fewest devices (a power of two) that hold a run, and the largest micro-batch that fits.
 
     One device holds all state; several shard weights, gradients and moments evenly and gather one layer
     at a time with its gradient (FSDP).
@@ -159,15 +167,17 @@ def placement(
     Raises:
         SmeltError: no number of devices up to `MAX_DEVICES` is enough.
     """
-    state = STATE_BYTES[precision] * stored
-    active = activation_bytes(geometry, precision) * max(MICRO_TOKENS, context)
     layer = parameters(geometry).total / geometry.layers
     devices = 1
     while devices <= MAX_DEVICES:
         gathered = 2 * ACTIVATION_BYTES[precision] * layer if devices > 1 else 0
-        need = state / devices + gathered + active
-        if need <= USABLE_MEMORY * machine.memory:
-            return devices, need
+        held = STATE_BYTES[precision] * stored / devices + gathered
+        micro = max(MICRO_TOKENS, context)
+        while micro >= context:
+            need = held + activation_bytes(geometry, precision) * micro
+            if need <= USABLE_MEMORY * machine.memory:
+                return Placement(devices, micro, need)
+            micro //= 2
         devices *= 2
     raise SmeltError(
         f"a model of {stored / GIGA:.1f}B parameters does not fit {MAX_DEVICES} devices of "

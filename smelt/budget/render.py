@@ -44,14 +44,14 @@ def _head(plan: dict[str, Any]) -> str:
         f"{quantity(assumed['peak'])}FLOP/s at {assumed['mfu']:.0%} MFU (assumed), "
         f"{assumed['memory'] / 1e9:.0f} GB.\nFLOPs count the executed layers at a mean attended context of "
         f"{assumed['attended_context']:g} tokens; hours count the output head too. Memory is "
-        f"{assumed['state_bytes_per_parameter']} bytes a parameter and the activations of "
-        f"{assumed['micro_tokens']} tokens."
+        f"{assumed['state_bytes_per_parameter']} bytes a parameter and the activations of at "
+        f"most {assumed['most_micro_tokens']} tokens a device (micro)."
     )
 
 
 def _runs(runs: list[dict[str, Any]]) -> str:
     header = ["run", "H", "L", "L_eff", "heads", "kv", "E", "I", "active", "total", "F/token", "tokens",
-              "FLOPs", "hours", "devices", "GB each", "disk GB"]  # fmt: skip
+              "FLOPs", "hours", "devices", "micro", "GB each", "disk GB"]  # fmt: skip
     rows = [
         [
             run["run"],
@@ -62,6 +62,7 @@ def _runs(runs: list[dict[str, Any]]) -> str:
               for name in ("params_active", "params_total", "flops_per_token", "tokens", "flops")),
             f"{run['device_hours']:.3g}",
             f"{run['devices']} {run['strategy']}",
+            str(run["micro_tokens"]),
             f"{run['memory_gb']:.3g}",
             f"{run['endpoints_gb']:.3g}",
         ]

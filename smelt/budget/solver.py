@@ -166,12 +166,15 @@ def _cost(errors: dict[str, np.ndarray], preference: np.ndarray) -> np.ndarray:
 def _refusal(baseline: Geometry, recipe: Recipe, attended: float, found: Match, worst: str) -> str:
     """Return one sentence: which budget binds, by how much, and the nearest recipe that works."""
     words = {"flops": "FLOPs per token", "params": "parameters", "kv": "KV cache per token"}
-    hint = "a Baseline with larger sizes would work"
-    for count in range(recipe.count - 1, 1, -1):
-        nearest = _best(baseline, replace(recipe, count=count), attended)
+    works, fails = 1, recipe.count
+    while fails - works > 1:
+        middle = (works + fails) // 2
+        nearest = _best(baseline, replace(recipe, count=middle), attended)
         if max(map(abs, nearest.mismatch.values())) <= REFUSED:
-            hint = f"{count} visits would work"
-            break
+            works = middle
+        else:
+            fails = middle
+    hint = f"{works} visits would work" if works > 1 else "a Baseline with larger sizes would work"
     return (
         f"no sizes in multiples of {recipe.align} give {recipe.layers} layers with a span of {recipe.length} "
         f"visited {recipe.count} times the budgets of {baseline.layers} layers of hidden size "
