@@ -40,10 +40,11 @@ def facts(data: Data) -> list[tuple[str, str]]:
     ).iloc[0]
     ends = data.frame("SELECT count(*) AS n, min(tokens) AS low, max(tokens) AS high FROM endpoints").iloc[0]
     loop = study.loop
+    runs = runs.astype(int)
     rows = [
         ("Scales", ", ".join(data.scales)),
         ("Sparsities", ", ".join(f"{sparsity}%" for sparsity in data.sparsities)),
-        ("Runs", f"{runs['runs']}, of them {runs['grid']} in the grid; {runs['seeds']} seed(s)"),
+        ("Runs", f"{runs['runs']}, of them {runs['grid']} in the grid; seeds: {runs['seeds']}"),
         ("Active parameters", f"{short(runs['low'])} to {short(runs['high'])}"),
         ("Total parameters", f"{short(runs['total_low'])} to {short(runs['total_high'])}"),
         (
@@ -98,7 +99,7 @@ def clock(data: Data) -> dict[str, Any]:
         SELECT r.grouping, r.scale, count(DISTINCT r.run) AS runs, sum(t.seconds) AS seconds,
           any_value(r.tokens_planned) AS tokens, sum(r.flops_per_token * r.tokens_planned) / count(DISTINCT t.phase)
           AS flops, avg(t.tokens_per_s) AS tokens_per_s, any_value(t.device) AS device
-        FROM throughput t JOIN runs r USING (run) GROUP BY ALL ORDER BY r.grouping <> 'grid', r.grouping
+        FROM throughput t JOIN runs r USING (run) GROUP BY r.grouping, r.scale ORDER BY r.grouping <> 'grid', r.grouping, r.scale
         """
     )
     if frame.empty:

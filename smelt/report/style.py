@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 WIDTH = 7.2  # inches: the page width at which text keeps its nominal size
 
@@ -60,6 +63,9 @@ PAPER = {
 }
 
 
+_SUPERSCRIPT = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
 def use_theme() -> None:
     """Set the theme of every figure: white grid, readable sizes, reproducible SVG."""
     sns.set_theme(
@@ -82,7 +88,6 @@ def use_theme() -> None:
             "svg.fonttype": "path",
             "lines.linewidth": 1.2,
             "legend.frameon": False,
-            "text.parse_math": False,
         },
     )
 
@@ -113,6 +118,39 @@ def outer_labels(axes: list[Axes], x: str, y: str) -> None:
             axis.set_xlabel(x)
         if spec.is_first_col():
             axis.set_ylabel(y)
+
+
+def log_axis(axis: Axes, values: Any, write: Callable[[float], str], vertical: bool = False) -> None:
+    """Make an axis logarithmic over `values` with three to six labelled ticks, however short it is."""
+    low, high = (float(value) for value in (np.min(values), np.max(values)))
+    pad = (high / low) ** 0.05 if high > low else 1.2
+    low, high = low / pad, high * pad
+    scale, limits = (axis.set_yscale, axis.set_ylim) if vertical else (axis.set_xscale, axis.set_xlim)
+    scale("log")
+    limits(low, high)
+    own = axis.yaxis if vertical else axis.xaxis
+    own.set_major_locator(FixedLocator(log_ticks(low, high)))
+    own.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
+    own.set_minor_locator(NullLocator())
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return at most six round numbers between `low` and `high`, evenly spread on a logarithmic scale."""
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), tuple(n / 10 for n in range(10, 100))):
+        ticks = [digit * 10.0**exponent for exponent in exponents for digit in digits]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) >= 3:
+            return ticks[:: -(-len(ticks) // 6)]
+    return [low, high]
+
+
+def power_label(value: float) -> str:
+    """Return a number as a power of ten, such as 2·10¹²."""
+    exponent = math.floor(math.log10(value) + 1e-9)
+    factor = value / 10.0**exponent
+    power = "10" + str(exponent).translate(_SUPERSCRIPT)
+    return power if abs(factor - 1) < 1e-6 else f"{factor:.2g}·{power}"
 
 
 def legend_above(figure: Figure, handles: list[Line2D]) -> None:

@@ -16,10 +16,12 @@ from smelt.report.style import (
     PAIR,
     WIDTH,
     legend_above,
+    log_axis,
     outer_labels,
     pair_handles,
     panels,
     plt,
+    power_label,
     sparsity_title,
 )
 
@@ -69,7 +71,7 @@ def _by_sparsity(data: Data, metric: str, line: float | None = None) -> Drawing:
                 axis.plot(run["flops"], run["value"], **LOOKS[arch].points(), linewidth=0.6)
         if line is not None:
             axis.axhline(line, color=GREY, linestyle=":", linewidth=1)
-        axis.set_xscale("log")
+        log_axis(axis, frame["flops"], power_label)
         axis.set_title(sparsity_title(sparsity))
     outer_labels(axes, _COMPUTE, _METRICS[metric][1])
     handles = pair_handles()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -17,16 +19,19 @@ from smelt.report.style import (
     PAIR,
     WIDTH,
     legend_above,
+    log_axis,
     outer_labels,
     panels,
     plt,
+    power_label,
     sparsity_title,
 )
+from smelt.report.tables.formats import short
 from smelt.study import Geometry
 
-_GEOMETRY = (
-    "hidden layers heads kv_heads head_dim experts top_k expert_dim loop_start loop_length loop_count loop_order"
-).split()
+_GEOMETRY = [field.name for field in fields(Geometry)]
+_HEIGHT = 6.0  # of a stack, in the drawing's units
+_MOST_LABELS = 14  # layers that can each carry a readable label
 
 
 def recipe(data: Data) -> Drawing:
@@ -34,19 +39,21 @@ def recipe(data: Data) -> Drawing:
     scale, sparsity = _shown_cell(data)
     frame = data.rows(
         "pair of runs to draw",
-        "SELECT * FROM runs WHERE grouping = 'grid' AND seed = 0 AND scale = ? AND sparsity = ? "
-        "AND arch IN ('baseline', 'smelt') ORDER BY arch",
+        """
+        SELECT * FROM runs WHERE grouping = 'grid' AND seed = 0 AND scale = ? AND sparsity = ?
+        AND arch IN ('baseline', 'smelt') ORDER BY arch
+        """,
         scale,
         sparsity,
     )
-    figure, axis = plt.subplots(figsize=(WIDTH, 4.1))
-    axis.set_axis_off()
     rows = frame.to_dict("records")
+    figure, (stacks, budgets) = plt.subplots(1, 2, figsize=(WIDTH, 3.6), width_ratios=(1.15, 1))
+    for axis in (stacks, budgets):
+        axis.set_axis_off()
     for column, row in enumerate(rows):
-        _stack(axis, 3.6 * column, row)
-    _budgets(axis, rows)
-    tallest = max(row["layers"] for row in rows)
-    axis.set(xlim=(-0.9, 10.2), ylim=(-1.4, max(tallest, 6) + 1.3))
+        _stack(stacks, 2.5 * column, row)
+    stacks.set(xlim=(-0.1, 5.2), ylim=(-1.1, _HEIGHT + 0.9))
+    _budgets(budgets, rows)
     figure.suptitle(f"Scale {scale}, {sparsity_title(sparsity)}", fontsize=9.5, fontweight="bold")
     return Drawing(figure, frame.drop(columns=["spec_hash", "baseline"]))
 
@@ -58,70 +65,86 @@ def _shown_cell(data: Data) -> tuple[str, int]:
 
 
 def _stack(axis: Axes, left: float, row: dict) -> None:
-    """Draw the physical layers bottom up, and the order in which they are executed."""
+    """Draw the physical layers bottom up, and the way back that makes the loop."""
     geometry = Geometry(**{name: row[name] for name in _GEOMETRY})
     look = LOOKS[row["arch"]]
+    step = _HEIGHT / geometry.layers
     for layer in range(geometry.layers):
         inside = layer in geometry.span
         box = FancyBboxPatch(
-            (left, layer),
+            (left, layer * step + 0.08 * step),
             1.5,
-            0.72,
-            boxstyle="round,pad=0.02,rounding_size=0.12",
+            0.72 * step,
+            boxstyle="round,pad=0.02,rounding_size=0.08",
             facecolor="#f4d3d5" if inside else "#e9eef5",
             edgecolor=look.colour if inside else GREY,
             linewidth=1.2 if inside else 0.8,
         )
         axis.add_patch(box)
-        times = f"  ×{geometry.loop_count}" if inside else ""
-        axis.text(
-            left + 0.75, layer + 0.36, f"layer {layer + 1}{times}", ha="center", va="center", fontsize=7.5
-        )
+    for text, middle in _labels(geometry):
+        axis.text(left + 0.75, (middle + 0.44) * step, text, ha="center", va="center", fontsize=7.5)
     if geometry.looped:
-        _loop_arrow(axis, left, geometry, look.colour)
-    axis.text(
-        left + 0.75, geometry.layers + 0.35, look.label, ha="center", color=look.colour, fontweight="bold"
-    )
-    text = f"{geometry.layers} layers, {geometry.effective_layers} executions"
-    axis.text(left + 0.75, -0.75, text, ha="center", fontsize=8)
+        _loop_arrow(axis, left, geometry, step, look.colour)
+    axis.text(left + 0.75, _HEIGHT + 0.3, look.label, ha="center", color=look.colour, fontweight="bold")
+    text = f"{geometry.layers} layers,\n{geometry.effective_layers} executions"
+    axis.text(left + 0.75, -0.2, text, ha="center", va="top", fontsize=8)
 
 
-def _loop_arrow(axis: Axes, left: float, geometry: Geometry, colour: str) -> None:
+def _labels(geometry: Geometry) -> list[tuple[str, float]]:
+    """Return texts and the layers they stand at: one a layer, or one a part of a tall stack."""
+    span, times = geometry.span, f"  ×{geometry.loop_count}"
+    if geometry.layers <= _MOST_LABELS:
+        return [(f"layer {i + 1}{times if i in span else ''}", i) for i in range(geometry.layers)]
+    parts = [(range(span.start), ""), (span, times), (range(span.stop, geometry.layers), "")]
+    return [
+        (f"layers {part[0] + 1} to {part[-1] + 1}{suffix}", (part[0] + part[-1]) / 2)
+        for part, suffix in parts
+        if part
+    ]
+
+
+def _loop_arrow(axis: Axes, left: float, geometry: Geometry, step: float, colour: str) -> None:
     """Draw the way from the span's last layer back to its first."""
-    top, bottom = geometry.span[-1] + 0.36, geometry.span[0] + 0.36
+    top, bottom = (geometry.span[-1] + 0.44) * step, (geometry.span[0] + 0.44) * step
     arrow = FancyArrowPatch(
         (left + 1.54, top),
-        (left + 1.54, bottom),
-        connectionstyle="arc3,rad=-0.45",
+        (left + 1.54, bottom - 0.01),
+        connectionstyle="arc3,rad=-0.4",
         arrowstyle="-|>",
         mutation_scale=10,
         color=colour,
         linewidth=1.3,
     )
     axis.add_patch(arrow)
-    text = f"visited\n{geometry.loop_count} times,\nwrites ×1/{geometry.loop_count}"
-    axis.text(left + 2.35, (top + bottom) / 2, text, va="center", fontsize=7.5, color=colour)
+    text = f"{geometry.loop_count} visits,\nwrites ×1/{geometry.loop_count}"
+    axis.text(left + 1.9, (top + bottom) / 2, text, va="center", fontsize=7.5, color=colour)
 
 
 def _budgets(axis: Axes, rows: list[dict]) -> None:
+    """Write the three budgets and what was changed to hold them."""
+    base, looped = rows[0], rows[-1]
     lines = [("", "Baseline", "SMELT", "ratio")]
-    budgets = (
+    for label, key in (
         ("FLOPs a token", "flops_per_token"),
         ("Parameters", "params_total"),
         ("KV bytes a token", "kv_bytes_per_token"),
-    )
-    sizes = (("Hidden", "hidden"), ("Heads", "heads"), ("Experts", "experts"), ("Expert size", "expert_dim"))
-    base, looped = rows[0], rows[-1]
-    for label, key in budgets:
-        lines.append((label, f"{base[key]:.3g}", f"{looped[key]:.3g}", f"{looped[key] / base[key]:.3f}"))
-    for label, key in sizes:
+    ):
+        lines.append((label, short(base[key]), short(looped[key]), f"{looped[key] / base[key]:.3f}"))
+    lines.append(("", "", "", ""))
+    for label, key in (
+        ("Hidden size", "hidden"),
+        ("Query heads", "heads"),
+        ("KV heads", "kv_heads"),
+        ("Head size", "head_dim"),
+        ("Experts", "experts"),
+        ("Expert size", "expert_dim"),
+    ):
         lines.append((label, f"{base[key]}", f"{looped[key]}", ""))
     for i, line in enumerate(lines):
-        for x, text in zip((6.5, 8.2, 9.2, 10.1), line, strict=True):
+        for x, text in zip((0.0, 0.55, 0.78, 1.0), line, strict=True):
             weight = "bold" if i == 0 else "normal"
-            axis.text(
-                x, 5.3 - 0.62 * i, text, ha="left" if x == 6.5 else "right", fontsize=8, fontweight=weight
-            )
+            align = "right" if x else "left"
+            axis.text(x, 0.93 - 0.083 * i, text, ha=align, va="center", fontsize=8, fontweight=weight)
 
 
 def power(data: Data) -> Drawing:
@@ -146,7 +169,7 @@ def power(data: Data) -> Drawing:
         axis.axhline(0, color=GREY, linewidth=0.8)
         if spread is not None:
             axis.axhspan(-spread, spread, color=GREY, alpha=0.15, linewidth=0)
-        axis.set_xscale("log")
+        log_axis(axis, [*frame["flops"], *measured["flops"]], power_label)
         axis.set_title(sparsity_title(sparsity))
     outer_labels(axes, "Training compute (FLOPs)", "SMELT − Baseline (nats)")
     handles = [

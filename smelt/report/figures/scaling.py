@@ -15,10 +15,12 @@ from smelt.report.style import (
     PAIR,
     WIDTH,
     legend_above,
+    log_axis,
     outer_labels,
     pair_handles,
     panels,
     plt,
+    power_label,
     sparsity_title,
 )
 
@@ -54,7 +56,7 @@ def loss_by_sparsity(data: Data) -> Drawing:
         if sparsity:
             _frontiers(axis, laws, part, offset=False)
         axis.set_title(sparsity_title(sparsity))
-        axis.set_xscale("log")
+        log_axis(axis, frame["flops"], power_label)
     outer_labels(axes, COMPUTE, "Validation loss (nats per token)")
     legend_above(figure, [*pair_handles(), *_law_handles(laws)])
     return Drawing(figure, _drawn(frame, "val_loss"), _law_note(laws))
@@ -75,8 +77,9 @@ def reducible_loss(data: Data) -> Drawing:
         _endpoints(axis, part, part["reducible_loss"])
         _frontiers(axis, laws, part, offset=True)
         axis.set_title(sparsity_title(sparsity))
-        axis.set_xscale("log")
-        axis.set_yscale("log")
+        log_axis(axis, frame["flops"], power_label)
+        positive = frame["reducible_loss"][frame["reducible_loss"] > 0]
+        log_axis(axis, positive, lambda value: f"{value:.2g}", vertical=True)
     outer_labels(axes, COMPUTE, "Loss − E (nats per token)")
     legend_above(figure, [*pair_handles(), *_law_handles(laws)])
     below = int((frame["reducible_loss"] <= 0).sum())
@@ -107,7 +110,8 @@ def frontier(data: Data) -> Drawing:
             axis.fill_between(compute, low, high, color=look.colour, alpha=0.13, linewidth=0)
         columns = {"flops": compute, "frontier_loss": curve, "low": low, "high": high}
         rows.append(pd.DataFrame({"arch": arch, "sparsity": sparsity, **columns}))
-    axis.set(xscale="log", xlabel=COMPUTE, ylabel="Validation loss (nats per token)")
+    log_axis(axis, compute, power_label)
+    axis.set(xlabel=COMPUTE, ylabel="Validation loss (nats per token)")
     axis.set_ylim(*_visible(part["val_loss"]))
     axis.set_title(sparsity_title(sparsity))
     legend_above(figure, pair_handles(line=True))

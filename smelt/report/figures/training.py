@@ -16,12 +16,16 @@ from smelt.report.style import (
     PAIR,
     WIDTH,
     legend_above,
+    log_axis,
     plt,
     span_limits,
     sparsity_title,
+    tokens_label,
 )
 
 _WINDOW = 0.02  # running mean over this share of the trunk, so that the gap can be read
+
+_START = 0.03  # curves begin after this share of the longest run's tokens
 
 
 def scale_0(data: Data) -> Drawing:
@@ -139,10 +143,9 @@ def _draw_loss(axis: Axes, frame: pd.DataFrame, ends: pd.DataFrame) -> None:
             axis.plot(branch["tokens"], branch["smoothed"], color=look.colour, linewidth=0.7, alpha=0.6)
         points = ends[ends["arch"] == arch]
         axis.plot(points["tokens"], points["loss"], linestyle="none", **look.points())
-    axis.set_xscale("log")
     # The first steps fall from log(vocabulary) and would flatten everything that follows.
-    late = frame[frame["tokens"] >= 0.03 * frame["tokens"].max()]
-    axis.set_xlim(0.03 * frame["tokens"].max(), 1.15 * max(frame["tokens"].max(), *ends["tokens"], 0))
+    late = frame[frame["tokens"] >= _START * frame["tokens"].max()]
+    log_axis(axis, [*late["tokens"], *ends["tokens"]], tokens_label)
     axis.set_ylim(*span_limits([*late["smoothed"], *ends["loss"]]))
 
 
@@ -152,7 +155,7 @@ def _draw_gap(axis: Axes, frame: pd.DataFrame, ends: pd.DataFrame) -> None:
     axis.axhline(0, color=GREY, linewidth=0.8)
     if set(PAIR) <= set(trunk):
         gap = trunk["smelt"] - trunk["baseline"]
-        gap = gap[gap.index >= 0.03 * frame["tokens"].max()]
+        gap = gap[gap.index >= _START * frame["tokens"].max()]
         axis.plot(gap.index, gap, color=GREY, linewidth=0.9)
     if set(PAIR) <= set(points):
         gap = points["smelt"] - points["baseline"]
