@@ -90,8 +90,10 @@ def _pairs(plan: dict[str, Any]) -> str:
             [pair["run"], *(f"{mismatch[name]:+.2%}" for name in GOALS), pair["source"], " ".join(missed)]
         )
     goals = ", ".join(f"{name} {goal:.1%}" for name, goal in GOALS.items())
-    return f"Mismatch against the Baseline (goals: {goals})\n" + _table(
-        ["run", *GOALS, "source", "misses"], rows
+    return (
+        f"Mismatch against the Baseline (goals: {goals}); `python -m smelt.budget match --run RUN`\n"
+        "shows what else was possible. Sizes are the study's own (printed) or the solver's.\n"
+        + _table(["run", *GOALS, "source", "misses"], rows)
     )
 
 

@@ -61,8 +61,8 @@ def run_geometry(study: Study, point: RunPoint) -> Geometry:
 
 def explicit_geometry(study: Study, point: RunPoint) -> Geometry | None:
     """Return the sizes that the study prescribes for a grid run, or None."""
-    sizes = study.loop.configs.get(point.cell) if point.arch == "smelt" else None
-    if sizes is None:
+    sizes = study.loop.configs.get(point.cell)
+    if sizes is None or point.arch != "smelt" or study.loop.solve:
         return None
     geometry = Geometry(
         **sizes,
@@ -99,7 +99,7 @@ def recipe(study: Study, point: RunPoint) -> Recipe:
         experts = (looped.experts, looped.expert_dim)
     return Recipe(
         layers=point.layers,
-        start=centred_start(point.layers, point.loop_length),
+        start=centred_start(point.layers, point.loop_length) if point.loop_length else 0,
         length=point.loop_length,
         count=point.loop_count,
         order=study.loop.order if point.loop_length else "block",

@@ -52,7 +52,8 @@ class Scale:
 class LoopRecipe:
     """The looped architecture: span as a fraction of the stack, visits, order, what is narrowed.
 
-    `configs` maps a cell to explicit sizes; cells without an entry are matched by the solver.
+    `configs` maps a cell to explicit sizes; cells without an entry, or all with `solve`, are matched by the
+    solver.
     `align` is the multiple that the solver keeps sizes to.
     """
 
@@ -61,6 +62,7 @@ class LoopRecipe:
     order: str = "block"
     narrow: str = "experts"
     align: int = 4
+    solve: bool = False
     configs: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
