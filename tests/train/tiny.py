@@ -29,7 +29,14 @@ def tiny_spec(run="xs-s85-smelt", **training):
     settings = {"batch": 4, "horizons": (4, 7), "decay_steps": 3, "warmup_steps": 2, **training}
     return replace(
         spec,
-        geometry=replace(spec.geometry, layers=2, loop_start=0, loop_length=1, experts=12, expert_dim=8),
+        geometry=replace(
+            spec.geometry,
+            layers=2,
+            loop_start=0,
+            loop_length=int(spec.geometry.looped),
+            experts=12,
+            expert_dim=8,
+        ),
         corpus=replace(spec.corpus, vocab=260, context=16),
         training=replace(spec.training, **settings),
     )
