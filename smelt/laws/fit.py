@@ -23,7 +23,7 @@ class Design:
     """Endpoints of one architecture, one entry each.
 
     `flops` training FLOPs per token, `sparsity` the measured fraction, `tokens` D, `loss` nats per token;
-    `cell`, `scale` and `level` (S in percent) are its labels, by which cells are resampled and levels counted.
+    `cell`, `scale` and `level` (S in percent) are labels, by which cells are resampled and levels counted.
     """
 
     flops: np.ndarray
