@@ -21,7 +21,7 @@ from smelt.evaluate.scoring import BATCH_TOKENS, Progress, score
 from smelt.evaluate.sequences import Encoder
 from smelt.evaluate.suite import Suite, open_suite
 from smelt.evaluate.validation import document_losses, validation_loss, validation_rows
-from smelt.files import read_json
+from smelt.files import read_json, sha256_file
 from smelt.model import LoopedLM, load_model
 from smelt.results.parquet import write_columns, write_table
 from smelt.study import RunSpec, Study
@@ -149,7 +149,7 @@ def evaluate_run(study: Study, folder: Path, corpus_folder: Path, tasks_folder: 
     planned = extents(spec.point.group == "grid", len(endpoints), study.evaluation)
     progress = _Progress(sum(evaluation.prompts(extent) for extent in planned), run)
     for entry, extent in zip(endpoints, planned, strict=True):
-        model = load_model(folder / entry["weights"], spec).to(device)
+        model = _load(folder, entry, spec).to(device)
         started = time.perf_counter()
         validation = evaluation.validation(model, run, entry["horizon"], progress)
         middle, tokens = time.perf_counter(), progress.tokens
@@ -166,6 +166,15 @@ def evaluate_run(study: Study, folder: Path, corpus_folder: Path, tasks_folder: 
     for name, rows in tables.items():
         write_table(out, name, rows)
     write_columns(out, "items", {name: np.concatenate([c[name] for c in items]) for name in items[0]})
+
+
+def _load(folder: Path, entry: dict[str, Any], spec: RunSpec) -> LoopedLM:
+    path = folder / entry["weights"]
+    if not path.is_file():
+        raise SmeltError(f"{path} does not exist; train the run again")
+    if sha256_file(path) != entry["sha256"]:
+        raise SmeltError(f"{path} is damaged: its SHA-256 differs from the manifest's; train the run again")
+    return load_model(path, spec)
 
 
 def _endpoint(
