@@ -94,7 +94,25 @@ def _pairs(plan: dict[str, Any]) -> str:
         f"Mismatch against the Baseline (goals: {goals}); `python -m smelt.budget match --run RUN`\n"
         "shows what else was possible. Sizes are the study's own (printed) or the solver's.\n"
         + _table(["run", *GOALS, "source", "misses"], rows)
+        + "\n\n"
+        + _worst(plan)
     )
+
+
+def _worst(plan: dict[str, Any]) -> str:
+    """Return the worst mismatch of each kind of run."""
+    kinds = {"smelt": "grid", "baseline": "ablations", "looped": "ablations", "control": "controls"}
+    archs = {run["run"]: kinds[run["arch"]] for run in plan["runs"]}
+    groups: dict[str, list[dict[str, float]]] = {}
+    for pair in plan["pairs"]:
+        mismatch = {name: abs(pair[f"{name}_ratio"] - 1) for name in GOALS}
+        groups.setdefault(archs[pair["run"]], []).append(mismatch)
+    rows = []
+    for kind, pairs in groups.items():
+        missed = sum(any(pair[name] > goal for name, goal in GOALS.items()) for pair in pairs)
+        worst = (f"{max(pair[name] for pair in pairs):.2%}" for name in GOALS)
+        rows.append([kind, *worst, f"{missed} of {len(pairs)}"])
+    return _table(["worst mismatch", *GOALS, "miss a goal"], rows)
 
 
 def _power(plan: dict[str, Any], spread: dict[tuple[str, int], float]) -> str:
