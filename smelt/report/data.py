@@ -31,6 +31,11 @@ _WRITTEN_BY = {
     "tpp": ("tokens per parameter", "laws"),
     "calibration": ("calibration of benchmarks on loss", "laws"),
     "residuals": ("residuals at equal loss", "laws"),
+    "law_contrasts": ("contrasts", "laws"),
+    "law_coverage": ("coverage of the intervals", "laws"),
+    "ablation_results": ("measured ablations", "laws"),
+    "length_profile": ("loss improvement by document length", "laws"),
+    "shot_curves": ("accuracy by number of demonstrations", "laws"),
     "claims": ("verdicts on the claims", "report claims"),
 }
 

@@ -9,6 +9,8 @@ from matplotlib.lines import Line2D
 from smelt.report.data import Data, NotMeasured
 from smelt.report.output import Drawing
 from smelt.report.style import (
+    AMBER,
+    BLUE,
     GREY,
     LOOKS,
     PAIR,
@@ -25,6 +27,11 @@ from smelt.report.style import (
 # Printed in section 7 of the paper, percent.
 _PAPER_CATEGORIES = {"Code": 20.4, "Finance": 16.8, "Math/STEM": 16.6, "Knowledge": 14.9, "Web": 14.8}
 _PAPER_QUARTILES = {"1": 18.0, "2": 16.3, "3": 13.8, "4": 15.9}
+_FAMILIES = {
+    "smelt": ("SMELT against Baseline", {"color": RED, "marker": "s"}),
+    "experts": ("more experts", {"color": AMBER, "marker": "^", "linestyle": "--"}),
+    "parameters": ("more parameters", {"color": BLUE, "marker": "o", "linestyle": "-."}),
+}
 
 
 def gain_by_category(data: Data) -> Drawing:
@@ -72,52 +79,90 @@ def _whiskers(axis: Axes, places: pd.Series, frame: pd.DataFrame) -> None:
 
 def length_profile(data: Data) -> Drawing:
     """Figure 11a: normalised loss improvement by document length for three families of contrasts."""
-    raise NotMeasured("Not measured: the laws stage writes no length profile.")
+    data.need("length_profile")
+    frame = data.frame("SELECT * FROM length_profile ORDER BY family, bucket")
+    figure, axis = plt.subplots(figsize=(WIDTH, 3.0))
+    buckets = sorted(frame["bucket"].unique())
+    places = {bucket: i for i, bucket in enumerate(buckets)}
+    handles = []
+    for family, (label, style) in _FAMILIES.items():
+        part = frame[frame["family"] == family].dropna(subset="normalised")
+        x = part["bucket"].map(places)
+        axis.plot(x, part["normalised"], **style)
+        band = part.dropna(subset=["low", "high"])
+        axis.fill_between(
+            x[band.index], band["low"], band["high"], color=style["color"], alpha=0.12, linewidth=0
+        )
+        handles.append(Line2D([], [], label=label, **style))
+    axis.axhline(1, color=GREY, linewidth=0.8)
+    axis.set_xticks(range(len(buckets)), buckets)
+    axis.set(xlabel="Document length (tokens, upper bound)", ylabel="Improvement / its mean")
+    legend_above(figure, handles)
+    return Drawing(figure, frame, _length_note(data))
+
+
+def _length_note(data: Data) -> str:
+    ratios = data.frame("SELECT * FROM law_contrasts WHERE starts_with(contrast, 'length_ratio:')")
+    ratios = ratios.set_index("contrast")["value"].dropna()
+    shown = [
+        f"{label} {ratios[f'length_ratio:{family}']:.2f}"
+        for family, (label, _) in _FAMILIES.items()
+        if f"length_ratio:{family}" in ratios
+    ]
+    paper = "the paper: 1.52, 0.88, 0.98"
+    return (
+        f"Long over short documents: {', '.join(shown)} ({paper})."
+        if shown
+        else f"No ratio is defined ({paper})."
+    )
 
 
 def shots(data: Data) -> Drawing:
     """Figure 11b: mean accuracy of the few-shot tasks against the number of demonstrations."""
-    frame = _shots(data)
-    common = frame.groupby("task")["shots"].agg(set)
-    counts = set.intersection(*common) if len(common) else set()
-    frame = frame[frame["shots"].isin(counts)]
-    mean = frame.groupby(["arch", "shots"], as_index=False)["accuracy"].mean()
+    frame = _curves(data)
+    mean = frame[frame["task"] == "mean"]
+    if mean.empty:
+        raise NotMeasured(
+            f"Not measured: no number of demonstrations of study {data.study.name} has every task."
+        )
     figure, axis = plt.subplots(figsize=(WIDTH, 3.0))
     _shot_lines(axis, mean)
     axis.set(xlabel="Demonstrations k", ylabel="Mean accuracy (%)")
     legend_above(figure, pair_handles(line=True))
-    return Drawing(figure, mean, f"{frame['task'].nunique()} tasks. {_gap_note(mean)}")
+    tasks = frame[frame["task"] != "mean"]["task"].nunique()
+    return Drawing(figure, mean, f"{tasks} tasks. {_gap_note(mean)}")
 
 
 def dyck_shots(data: Data) -> Drawing:
     """Figure 11c: accuracy on Dyck languages."""
-    frame = _shots(data)
+    frame = _curves(data)
     frame = frame[frame["task"].str.contains("dyck", case=False)]
     if frame.empty:
         raise NotMeasured(f"Not measured: the tasks of study {data.study.name} have no Dyck languages.")
     figure, axis = plt.subplots(figsize=(WIDTH, 3.0))
-    mean = frame.groupby(["arch", "shots"], as_index=False)["accuracy"].mean()
-    _shot_lines(axis, mean)
+    _shot_lines(axis, frame)
     axis.set(xlabel="Demonstrations k", ylabel="Accuracy (%)")
     legend_above(figure, pair_handles(line=True))
-    last = mean[mean["shots"] == mean["shots"].max()].set_index("arch")["accuracy"]
-    note = f"At k = {mean['shots'].max()}: " + ", ".join(
-        f"{LOOKS[a].label} {last[a]:.1f}" for a in PAIR if a in last
-    )
-    return Drawing(figure, mean, f"{note} (the paper at k = 32: Baseline 26.4, SMELT 29.8).")
+    last = frame[frame["shots"] == frame["shots"].max()].set_index("arch")["accuracy"]
+    values = ", ".join(f"{LOOKS[arch].label} {last[arch]:.1f}" for arch in PAIR if arch in last)
+    note = f"At k = {frame['shots'].max()}: {values} (the paper at k = 32: Baseline 26.4, SMELT 29.8)."
+    return Drawing(figure, frame, note)
 
 
 def task_shots(data: Data) -> Drawing:
-    """Figure 24: one panel a few-shot task."""
-    frame = _shots(data)
+    """Figure 24: one panel a few-shot task; a star marks a significant gain at the most demonstrations."""
+    frame = _curves(data)
+    frame = frame[frame["task"] != "mean"]
+    tests = data.frame("SELECT task, significant FROM shot_tests").set_index("task")["significant"]
     tasks = sorted(frame["task"].unique())
     figure, axes = panels(len(tasks), columns=4, height=1.75, share_y=False, share_x=False)
     for axis, task in zip(axes, tasks, strict=True):
         _shot_lines(axis, frame[frame["task"] == task])
-        axis.set_title(_short(task), fontsize=8)
+        axis.set_title(_short(task) + (" *" if tests.get(task, False) else ""), fontsize=8)
     outer_labels(axes, "k", "Accuracy (%)")
     legend_above(figure, pair_handles(line=True))
-    return Drawing(figure, frame)
+    note = f"{int(tests.sum())} of {len(tests)} tasks gain significantly (the paper: 14 of 16)."
+    return Drawing(figure, frame, note)
 
 
 def _short(task: str) -> str:
@@ -125,18 +170,14 @@ def _short(task: str) -> str:
     return name if len(name) <= 20 else name[:19] + "…"
 
 
-def _shots(data: Data) -> pd.DataFrame:
-    """Return the accuracy in percent by task, architecture and k, averaged over cells and seeds."""
-    data.need("task_scores")
-    return data.rows(
-        "task scored with several numbers of demonstrations",
-        "WITH last AS (SELECT run, max(horizon) AS horizon FROM task_scores GROUP BY run), "
-        "scores AS (SELECT r.arch, r.run, t.task, t.shots, avg(t.value) AS value FROM task_scores t "
-        "JOIN last USING (run, horizon) JOIN runs r USING (run) WHERE t.metric = 'accuracy' "
-        "AND r.grouping = 'grid' GROUP BY ALL), "
-        "swept AS (SELECT task FROM scores GROUP BY task HAVING count(DISTINCT shots) > 1) "
-        "SELECT arch, task, shots, 100 * avg(value) AS accuracy, count(*) AS runs FROM scores "
-        "WHERE task IN (SELECT task FROM swept) GROUP BY ALL ORDER BY task, arch, shots",
+def _curves(data: Data) -> pd.DataFrame:
+    """Return accuracies in percent by task, architecture and number of demonstrations."""
+    data.need("shot_curves")
+    return data.frame(
+        """
+        SELECT arch, task, shots, 100 * accuracy AS accuracy, 100 * low AS low, 100 * high AS high, seeds, cells
+        FROM shot_curves ORDER BY task, arch, shots
+        """
     )
 
 
@@ -145,7 +186,9 @@ def _shot_lines(axis: Axes, frame: pd.DataFrame) -> None:
     places = {count: i for i, count in enumerate(counts)}
     for arch in PAIR:
         part = frame[frame["arch"] == arch].sort_values("shots")
-        axis.plot(part["shots"].map(places), part["accuracy"], **LOOKS[arch].points(), linewidth=1.2)
+        x = part["shots"].map(places)
+        axis.plot(x, part["accuracy"], **LOOKS[arch].points(), linewidth=1.2)
+        axis.vlines(x, part["low"], part["high"], color=LOOKS[arch].colour, linewidth=1)
     axis.set_xticks(range(len(counts)), counts)
 
 

@@ -130,7 +130,6 @@ def _sigmoid(curve: pd.Series, loss: np.ndarray) -> np.ndarray:
 def residuals_by_scale(data: Data) -> Drawing:
     """Figure 9a: mean residual of SMELT at equal loss, benchmarks by scales."""
     frame = _residuals(data)
-    frame = frame[frame["metric"].isin(list(_METRICS))]
     labels = {
         metric: f"{name} ({'nats' if unit == 1 else 'pp'})" for metric, (name, _, unit) in _METRICS.items()
     }
@@ -139,26 +138,34 @@ def residuals_by_scale(data: Data) -> Drawing:
 
 
 def residuals_by_category(data: Data) -> Drawing:
-    """Figure 9b: mean residual of SMELT at equal loss, task categories by scales."""
-    frame = _residuals(data)
-    frame = frame[frame["metric"].str.startswith("category:")]
-    names = sorted(frame["metric"].unique())
-    labels = {name: name.removeprefix("category:") for name in names}
-    return _residual_map(data, frame.assign(residual=100 * frame["residual"]), labels, "pp of accuracy")
+    """Figure 9b: mean residual of SMELT at equal loss, task categories by scales; one curve a task."""
+    data.need("residuals", "task_scores")
+    frame = data.rows(
+        "residuals of single tasks",
+        """
+        WITH tasks AS (SELECT DISTINCT task, category FROM task_scores)
+        SELECT r.scale, t.category AS metric, 100 * x.residual AS residual
+        FROM residuals x JOIN runs r USING (run) JOIN tasks t ON x.metric = 'task:' || t.task
+        WHERE r.grouping = 'grid' AND r.arch = 'smelt' ORDER BY t.category, x.metric, x.run, x.horizon
+        """,
+    )
+    labels = {name: name.capitalize() for name in sorted(frame["metric"].unique())}
+    return _residual_map(data, frame, labels, "points of accuracy")
 
 
 def _residuals(data: Data) -> pd.DataFrame:
     data.need("residuals")
     return data.rows(
         "residuals of SMELT endpoints",
-        "SELECT r.scale, x.metric, x.residual FROM residuals x JOIN runs r USING (run) "
-        "WHERE r.grouping = 'grid' AND r.arch = 'smelt' ORDER BY x.metric, x.run, x.horizon",
+        """
+        SELECT r.scale, x.metric, x.residual FROM residuals x JOIN runs r USING (run)
+        WHERE r.grouping = 'grid' AND r.arch = 'smelt' AND x.metric IN ('completion', 'core', 'mmlu')
+        ORDER BY x.metric, x.run, x.horizon
+        """,
     )
 
 
 def _residual_map(data: Data, frame: pd.DataFrame, labels: dict[str, str], unit: str = "") -> Drawing:
-    if frame.empty:
-        data.rows("residuals of this kind", "SELECT 1 WHERE false")
     table = frame.pivot_table(index="metric", columns="scale", values="residual", aggfunc="mean")
     rows = [metric for metric in labels if metric in table.index]
     table = table.reindex(index=rows, columns=[scale for scale in data.scales if scale in table])

@@ -11,13 +11,15 @@ from smelt.report.tables.formats import fixed, integer, text
 
 _OURS = (
     ("val_loss", "Val. loss", fixed(4)),
-    ("val_loss_sd", "± seeds", fixed(4)),
-    ("core", "Core (%)", fixed(2)),
+    ("val_loss_se_training", "± training seeds", fixed(4)),
+    ("core_pct", "Core (%)", fixed(2)),
+    ("core_se_pct", "± evaluation seeds", fixed(2)),
     ("completion", "Completion", fixed(4)),
 )
 _PAPER = (
     ("val_loss_paper", "Val. loss, paper", fixed(4)),
     ("dclm_core", "Core, paper (%)", fixed(2)),
+    ("dclm_core_se", "± paper", fixed(2)),
     ("dclm_completion", "Completion, paper", fixed(4)),
 )
 
@@ -72,25 +74,17 @@ def loops(data: Data) -> TableView:
 
 
 def _points(data: Data, ablation: str) -> pd.DataFrame:
-    """Return one row a point: means over seeds of the last endpoint, and the spread between seeds."""
-    data.need("ablation_points")
-    frame = data.rows(
+    """Return the measured points of one ablation, each at the last endpoint."""
+    data.need("ablation_points", "ablation_results")
+    return data.rows(
         f"ablation of {ablation}",
         """
-        WITH last AS (SELECT run, max(horizon) AS horizon FROM endpoints GROUP BY run)
-        SELECT a.sparsity, a.arch, a.value, any_value(r.layers) AS layers,
-          any_value(r.effective_layers) AS effective_layers, any_value(r.hidden) AS hidden,
-          avg(e.val_loss) AS val_loss, stddev_samp(e.val_loss) AS val_loss_sd, count(e.run) AS seeds,
-          100 * avg(e.core) AS core, avg(e.completion) AS completion
-        FROM ablation_points a JOIN runs r ON r.run = a.run OR regexp_matches(r.run, '^' || a.run || '-seed\\d+$')
-        LEFT JOIN last l ON l.run = r.run LEFT JOIN endpoints e ON e.run = l.run AND e.horizon = l.horizon
-        WHERE a.ablation = ? GROUP BY a.sparsity, a.arch, a.value ORDER BY a.sparsity, a.arch, a.value
+        SELECT a.*, r.layers, r.hidden, 100 * a.core AS core_pct, 100 * a.core_se_evaluation AS core_se_pct
+        FROM ablation_results a JOIN runs r USING (run) WHERE a.ablation = ?
+        ORDER BY a.sparsity, a.arch, a.value
         """,
         ablation,
     )
-    if not frame["seeds"].sum():
-        data.need("endpoints")
-    return frame
 
 
 def _beside(frame: pd.DataFrame, paper: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -103,8 +97,11 @@ def _view(data: Data, columns: tuple[Column, ...], frame: pd.DataFrame) -> Table
     measured = [
         Column(key, label, show) for key, label, show in (*_OURS, *_PAPER) if frame[key].notna().any()
     ]
-    scale = data.study.ablations["scale"]
-    seeds = int(frame["seeds"].max())
-    spread = "the spread is one standard deviation between seeds" if seeds > 1 else "one seed, so no spread"
-    note = f"Ours at scale {scale}, last endpoint, {spread}; the paper's at 200M and S = 85% or as given."
+    scale, seeds = data.study.ablations["scale"], int(frame["seeds"].max())
+    spread = (
+        f"means of {seeds} training seeds with standard errors"
+        if seeds > 1
+        else "one training seed, so its error is unknown"
+    )
+    note = f"Ours at scale {scale}, last endpoint, {spread}. The paper's column is at 200M."
     return TableView((*columns, *measured), frame, note)
