@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from smelt import cli
+from smelt import cli, devices
 from smelt.corpus import Corpus
 from smelt.errors import SmeltError
 from smelt.files import read_json, sha256_file
@@ -40,6 +40,11 @@ def last_endpoint(folder: Path) -> tuple[RunSpec, dict[str, Any]]:
         SmeltError: a file is missing or damaged, or the weights are not those of the manifest.
     """
     manifest = read_json(folder / "manifest.json")
+    lacking = {"corpus", "endpoints", "spec_hash"} - manifest.keys()
+    if lacking:
+        raise SmeltError(
+            f"{folder / 'manifest.json'} lacks {', '.join(sorted(lacking))}; train the run again"
+        )
     spec = RunSpec.from_dict(read_json(folder / "spec.json"))
     if manifest["spec_hash"] != spec.spec_hash:
         raise SmeltError(f"{folder}: spec.json and manifest.json are of different runs; train the run again")
@@ -55,7 +60,8 @@ def analyse(study: Study, spec: RunSpec, model: LoopedLM, corpus: Corpus) -> tup
     """Return the rows of all tables of one run, and the capture that made them."""
     settings, device = study.mechanism, model.embed.weight.device
     categories, _ = category_index(corpus.documents)
-    capture = Capture(model, categories, settings.draws)
+    mixed = _mixed(spec, device)
+    capture = Capture(model, categories, settings.draws, mixed)
     for batch in sample(corpus, spec.corpus.context, settings.tokens, device):
         capture.add(batch)
     parts = [capture.tables(spec.point.run)]
@@ -64,8 +70,13 @@ def analyse(study: Study, spec: RunSpec, model: LoopedLM, corpus: Corpus) -> tup
             build_prompts(corpus.tokenizer, corpus.bos, spec.corpus.context, settings.dyck_prompts, seed)
             for seed in (CHOOSE, SHOW)
         ]
-        parts.append(dyck_tables(spec.point.run, model, *prompts, settings.draws))
+        parts.append(dyck_tables(spec.point.run, model, *prompts, settings.draws, mixed))
     return merge(parts), capture
+
+
+def _mixed(spec: RunSpec, device: torch.device) -> bool:
+    """Return whether the run trains in mixed precision on such a device."""
+    return spec.training.precision == "bf16" or (spec.training.precision == "auto" and device.type == "cuda")
 
 
 def main() -> None:
@@ -76,9 +87,10 @@ def main() -> None:
     corpus = Corpus.open(arguments.corpus)
     if endpoint["corpus"] != corpus.sha256:
         raise SmeltError(f"{arguments.run} was trained on another corpus than {arguments.corpus}")
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = load_model(arguments.run / endpoint["weights"], spec).to(device)
-    tables, capture = analyse(study, spec, model, corpus)
+    with devices.lease():
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        model = load_model(arguments.run / endpoint["weights"], spec).to(device)
+        tables, capture = analyse(study, spec, model, corpus)
     for name, rows in tables.items():
         write_table(arguments.out, name, rows)
     print(f"{spec.point.run}, horizon {endpoint['horizon']}: {capture.cost}")

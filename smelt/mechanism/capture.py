@@ -53,32 +53,44 @@ class SampleBatch:
 
 @dataclass
 class Cost:
-    """Processor time in seconds, and the tokens it was spent on.
+    """Seconds (of the processor, or of the clock on a GPU) and the tokens they were spent on.
 
-    `plain` is the model's own forward pass over the first batch, repeated once the code is warm.
+    `forward` is the time inside the model's own steps, `statistics` that of everything that reads them.
     """
 
     tokens: int = 0
-    capture: float = 0.0
+    forward: float = 0.0
+    statistics: float = 0.0
     interventions: float = 0.0
-    plain_tokens: int = 0
-    plain: float = 0.0
 
     def __str__(self) -> str:
-        """Give the costs per 1,000 tokens and as multiples of a plain forward pass."""
-        plain = self.plain / self.plain_tokens
-        parts = [("capture", self.capture / self.tokens), ("interventions", self.interventions / self.tokens)]
-        times = ", ".join(f"{name} {1e6 * cost:.1f} ms ({cost / plain:.1f}x)" for name, cost in parts)
-        return f"per 1,000 tokens of {self.tokens:,}: plain forward {1e6 * plain:.1f} ms, {times}"
+        """Give the costs per 1,000 tokens and as multiples of the forward pass alone."""
+        parts = {
+            "forward pass": self.forward,
+            "capture": self.forward + self.statistics,
+            "interventions": self.interventions,
+        }
+        costs = [
+            f"{name} {1e6 * seconds / self.tokens:.1f} ms ({seconds / self.forward:.1f}x)"
+            for name, seconds in parts.items()
+        ]
+        return f"{self.tokens:,} tokens; per 1,000: {', '.join(costs)}"
 
 
 @dataclass
 class Capture:
-    """Every statistic of one model, fed batch by batch."""
+    """Every statistic of one model, fed batch by batch.
+
+    Attributes:
+        categories: names of the texts' categories.
+        draws: of the bootstrap.
+        mixed: see `Pass`.
+    """
 
     model: LoopedLM
     categories: Sequence[str]
     draws: int
+    mixed: bool = False
     cost: Cost = field(default_factory=Cost)
 
     def __post_init__(self) -> None:
@@ -90,33 +102,30 @@ class Capture:
         if geometry.looped:
             self.observers += [Routing(geometry, self.sums), Likeness(geometry, self.sums)]
             self.interventions = Interventions(geometry, self.sums, self.categories)
+            self.observers.append(self.interventions)
 
     @torch.inference_mode()
     def add(self, batch: SampleBatch) -> None:
         """Walk one batch through the model and through every intervention."""
-        inputs = batch.inputs_bt, batch.segments_bt, batch.positions_bt
-        if not self.cost.plain_tokens:
-            self.model(*inputs)
-            started = _clock()
-            self.model(*inputs)
-            self.cost.plain, self.cost.plain_tokens = _clock() - started, batch.inputs_bt.numel()
-        started = _clock()
+        lap = Lap()
         self.sums.begin(batch.documents_bt.flatten())
         self.attention.begin_batch(batch.segments_bt)
-        walk = Pass(self.model, *inputs)
+        self.cost.statistics += lap()
+        walk = Pass(self.model, batch.inputs_bt, batch.segments_bt, batch.positions_bt, self.mixed)
         for step in walk.steps():
+            self.cost.forward += lap()
             for observer in self.observers:
                 observer.observe(step)
-            if self.interventions is not None:
-                self.interventions.observe(step)
+            self.cost.statistics += lap()
         for observer in self.observers:
             observer.end_batch()
-        walked = _clock()
-        if self.interventions is not None:
-            self.interventions.run(walk, batch.targets_bt, batch.category_bt)
+        self.cost.statistics += lap()
+        losses_n = walk.losses(step.after_btd, batch.targets_bt)
+        self.cost.forward += lap()
         self.cost.tokens += batch.inputs_bt.numel()
-        self.cost.capture += walked - started
-        self.cost.interventions += _clock() - walked
+        if self.interventions is not None:
+            self.interventions.run(walk, losses_n, batch.targets_bt, batch.category_bt)
+            self.cost.interventions += lap()
 
     def tables(self, run: str) -> Rows:
         """Return the rows of every table that the sample feeds.
@@ -128,17 +137,26 @@ class Capture:
             raise SmeltError(
                 f"the sample holds {len(self.sums.documents)} document(s); mechanism.tokens must cover 2"
             )
-        parts = [observer.tables(run) for observer in self.observers]
-        if self.interventions is not None:
-            parts.append(self.interventions.tables(run))
-        return merge(parts)
+        return merge(observer.tables(run) for observer in self.observers)
 
 
-def _clock() -> float:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-        return time.perf_counter()
-    return time.process_time()
+class Lap:
+    """Seconds since the last call, of the processor; of the clock where a GPU does the work."""
+
+    def __init__(self) -> None:
+        self._last = self._now()
+
+    def __call__(self) -> float:
+        """Return the seconds since the last call."""
+        last, self._last = self._last, self._now()
+        return self._last - last
+
+    @staticmethod
+    def _now() -> float:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+            return time.perf_counter()
+        return time.process_time()
 
 
 def merge(parts: Iterable[Rows]) -> Rows:

@@ -59,7 +59,9 @@ class PromptBatch:
 
 
 @torch.inference_mode()
-def head_deltas(model: LoopedLM, prompts: Sequence[Prompt], draws: int) -> tuple[np.ndarray, np.ndarray]:
+def head_deltas(
+    model: LoopedLM, prompts: Sequence[Prompt], draws: int, mixed: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the intact perplexity `[w]` and its rise without each head of the span, `[w, layer, head]`.
 
     Perplexity is exp of the mean cross entropy of the prompts' target tokens; draws are over prompts.
@@ -67,7 +69,7 @@ def head_deltas(model: LoopedLM, prompts: Sequence[Prompt], draws: int) -> tuple
     geometry = model.config.geometry
     require_visits(geometry)
     batch = PromptBatch.of(prompts, model.embed.weight.device)
-    intact = Pass(model, batch.inputs_bt)
+    intact = Pass(model, batch.inputs_bt, mixed=mixed)
     steps = list(intact.steps())
     losses = [batch.target_losses(intact, steps[-1].after_btd)]
     for layer in geometry.span:
@@ -87,12 +89,14 @@ def head_deltas(model: LoopedLM, prompts: Sequence[Prompt], draws: int) -> tuple
 
 
 @torch.inference_mode()
-def target_rows(model: LoopedLM, prompts: Sequence[Prompt], layer: int, head: int) -> Tensor:
+def target_rows(
+    model: LoopedLM, prompts: Sequence[Prompt], layer: int, head: int, mixed: bool = False
+) -> Tensor:
     """Return the head's attention at the positions that predict the targets, `[visit, p, j, s]`."""
     batch = PromptBatch.of(prompts, model.embed.weight.device)
     rows_p1 = torch.arange(len(prompts), device=batch.inputs_bt.device)[:, None]
     visits = []
-    for step in Pass(model, batch.inputs_bt).steps():
+    for step in Pass(model, batch.inputs_bt, mixed=mixed).steps():
         if step.execution.layer == layer:
             visits.append(_head_rows(step, head, rows_p1, batch.targets_pj - 1))
     return torch.stack(visits)
@@ -122,16 +126,23 @@ def role_masses(rows_vpjs: Tensor, prompts: Sequence[Prompt], draws: int) -> np.
 
 
 def dyck_tables(
-    run: str, model: LoopedLM, chosen_on: Sequence[Prompt], shown: Sequence[Prompt], draws: int
+    run: str,
+    model: LoopedLM,
+    choice: Sequence[Prompt],
+    shown: Sequence[Prompt],
+    draws: int,
+    mixed: bool = False,
 ) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of the three Dyck tables and the diagnostics `dyck_bos` and `dyck_answers`.
 
-    The head is chosen on other prompts than those that are shown: the map is of the first shown prompt, the
-    masses average all of them. The diagnostics compare the mean of the later visits with visit 0.
+    The head is chosen by `delta_choice`, its rise of perplexity on the prompts `choice`. Everything else is
+    measured on the prompts `shown`, so that the choice does not flatter it: `delta`, the masses, and the map
+    of the first of them. The diagnostics compare the mean of the later visits with visit 0.
     """
     geometry = model.config.geometry
-    perplexity_w, deltas_wlh = head_deltas(model, chosen_on, draws)
-    best, head = np.unravel_index(np.argmax(deltas_wlh[0]), deltas_wlh.shape[1:])
+    _, choice_wlh = head_deltas(model, choice, 0, mixed)
+    perplexity_w, deltas_wlh = head_deltas(model, shown, draws, mixed)
+    best, head = np.unravel_index(np.argmax(choice_wlh[0]), choice_wlh.shape[1:])
     layer, head = geometry.span[int(best)], int(head)
     heads = [
         {
@@ -139,13 +150,14 @@ def dyck_tables(
             "layer": span_layer,
             "head": h,
             **fields(deltas_wlh[:, index, h], "delta"),
+            "delta_choice": float(choice_wlh[0, index, h]),
             "perplexity": float(perplexity_w[0]),
             "selected": (span_layer, h) == (layer, head),
         }
         for index, span_layer in enumerate(geometry.span)
         for h in range(geometry.heads)
     ]
-    rows_vpjs = target_rows(model, shown, layer, head)
+    rows_vpjs = target_rows(model, shown, layer, head, mixed)
     masses_wvr = role_masses(rows_vpjs, shown, draws)
     masses = [
         {"run": run, "visit": visit, "role": role, **fields(masses_wvr[:, visit, index], "mass")}

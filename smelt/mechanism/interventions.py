@@ -114,11 +114,16 @@ class Interventions:
             self._kept.routing[step.execution.layer] = (step.weights_nk, step.experts_nk)
         if step.index in (self._span, self._later):
             self._streams[step.index] = step.stream_btd
-        self._final_btd = step.after_btd
 
-    def run(self, batch: Pass, targets_bt: Tensor, category_bt: Tensor) -> None:
-        """Run the batch whose intact pass was observed under every intervention, then forget it."""
-        losses = [batch.losses(self._final_btd, targets_bt)]
+    def end_batch(self) -> None:
+        """Keep what `run` starts from."""
+
+    def run(self, batch: Pass, intact_n: Tensor, targets_bt: Tensor, category_bt: Tensor) -> None:
+        """Run the batch whose intact pass was observed under every intervention, then forget it.
+
+        `intact_n` are the losses of the intact pass.
+        """
+        losses = [intact_n]
         for name in INTERVENTIONS:
             start = self._span if name == SINGLE else self._later
             final_btd = batch.final(self._edit(name), start, self._streams[start])

@@ -92,6 +92,7 @@ class Pass:
 
     Args:
         inputs_bt, segments_bt, positions_bt: as the model's forward takes them.
+        mixed: compute in bfloat16 as training under `bf16-mixed` did; what reads the steps is not affected.
     """
 
     def __init__(
@@ -100,8 +101,9 @@ class Pass:
         inputs_bt: Tensor,
         segments_bt: Tensor | None = None,
         positions_bt: Tensor | None = None,
+        mixed: bool = False,
     ) -> None:
-        self.model, self.inputs_bt = model, inputs_bt
+        self.model, self.inputs_bt, self.mixed = model, inputs_bt, mixed
         self.schedule = model.config.geometry.schedule()
         self.context = model.context(inputs_bt, segments_bt, positions_bt)
 
@@ -109,7 +111,8 @@ class Pass:
         """Yield the executions from `start` on; `stream_btd` is the stream before it."""
         x_btd = self.model.embed(self.inputs_bt) if stream_btd is None else stream_btd
         for index in range(start, len(self.schedule)):
-            step = self._step(index, x_btd, edit)
+            with self._precision():
+                step = self._step(index, x_btd, edit)
             yield step
             x_btd = step.after_btd
 
@@ -121,12 +124,17 @@ class Pass:
 
     def logits(self, stream_btd: Tensor) -> Tensor:
         """Return the logits `[b, t, v]` of the stream behind the last execution."""
-        return self.model.head(self.model.norm(stream_btd))
+        with self._precision():
+            return self.model.head(self.model.norm(stream_btd))
 
     def losses(self, stream_btd: Tensor, targets_bt: Tensor) -> Tensor:
         """Return the cross entropy of each target in nats, `[n]` float32, 0 where there is no target."""
-        normed_btd = self.model.norm(stream_btd)
-        return token_losses(normed_btd.flatten(0, 1), self.model.head.weight, targets_bt.flatten())
+        with self._precision():
+            normed_btd = self.model.norm(stream_btd)
+            return token_losses(normed_btd.flatten(0, 1), self.model.head.weight, targets_bt.flatten())
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.inputs_bt.device.type, torch.bfloat16, enabled=self.mixed)
 
     def _step(self, index: int, x_btd: Tensor, edit: Edit) -> Step:
         execution = self.schedule[index]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from smelt.mechanism.capture import SampleBatch
 from smelt.model import LoopedLM, ModelConfig
@@ -54,6 +54,7 @@ def tokenizer():
     text = ["Input: ( [ { < > } ] )\nOutput: ) > ] }\n" * 3]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCAB, initial_alphabet=alphabet, special_tokens=["<bos>"], show_progress=False
