@@ -1,14 +1,18 @@
 # What the second visit does: one capture of a held-out sample for every run of the grid.
 
 MECHANISM_TABLES = [
+    "diagnostics",
     "routing_overlap",
     "residual_flow",
+    "norm_ratios",
     "update_cosine",
     "visit_cosine",
     "token_overlap",
     "sink",
     "dyck_heads",
     "dyck_map",
+    "dyck_mass",
+    "interventions",
 ]
 
 
