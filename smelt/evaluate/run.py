@@ -23,7 +23,7 @@ from smelt.evaluate.suite import Suite, open_suite
 from smelt.evaluate.validation import document_losses, validation_loss, validation_rows
 from smelt.files import read_json, sha256_file
 from smelt.model import LoopedLM, load_model
-from smelt.results.parquet import write_columns, write_table
+from smelt.results.parquet import read_rows, write_columns, write_table
 from smelt.study import RunSpec, Study
 
 # Cases that are built and scored together; similar lengths are batched within them.
@@ -166,6 +166,7 @@ def evaluate_run(study: Study, folder: Path, corpus_folder: Path, tasks_folder: 
     for name, rows in tables.items():
         write_table(out, name, rows)
     write_columns(out, "items", {name: np.concatenate([c[name] for c in items]) for name in items[0]})
+    print(_cost(folder, run), file=sys.stderr)
 
 
 def _load(folder: Path, entry: dict[str, Any], spec: RunSpec) -> LoopedLM:
@@ -203,4 +204,13 @@ def _summary(row: dict[str, Any], validating: float, prompts: int, tokens: int, 
     return (
         f"{text}; suite {row['suite']} with random baselines {row['baseline_version']}: {scores}; {prompts} "
         f"prompts in {seconds:.1f} s, {prompts / seconds:.0f} prompts/s, {tokens / seconds:.0f} tokens/s"
+    )
+
+
+def _cost(folder: Path, run: str) -> str:
+    """Return what the evaluation took in processor time, as a share of the run's training."""
+    used = time.process_time()
+    training = sum(row["seconds"] for row in read_rows(folder / "throughput.parquet"))
+    return (
+        f"{run}: evaluation took {used:.1f} s of processor time, {used / training:.0%} of its training's time"
     )

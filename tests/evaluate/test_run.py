@@ -1,6 +1,7 @@
 """The command from a trained run to its tables, and the files it refuses."""
 
 import dataclasses
+import re
 import shutil
 import subprocess
 import sys
@@ -77,6 +78,18 @@ def test_two_evaluations_give_the_same_bytes(study, run, corpus, tasks, out, tmp
     evaluate_run(study, run, corpus.folder, tasks, tmp_path)
     for name in TABLES:
         assert (tmp_path / f"{name}.parquet").read_bytes() == (out / f"{name}.parquet").read_bytes()
+
+
+def test_speed_and_cost_are_printed(study, run, corpus, tasks, tmp_path, capsys):
+    evaluate_run(study, run, corpus.folder, tasks, tmp_path)
+    lines = capsys.readouterr().err.splitlines()
+    pattern = r"{} horizon {}: val_loss \d\.\d+ in .* suite local with random baselines local: core .*, "
+    pattern += r"completion \d\.\d+, mmlu not measured; \d+ prompts in .* s, \d+ prompts/s, \d+ tokens/s"
+    for line, horizon in zip(lines, (4, 8), strict=False):
+        assert re.fullmatch(pattern.format(run.name, horizon), line)
+    # the run's training took 8 s
+    used, share = re.search(r"took ([\d.]+) s of processor time, (\d+)%", lines[2]).groups()
+    assert abs(float(used) / 8 - int(share) / 100) < 0.02
 
 
 def test_what_is_evaluated_where(study):
