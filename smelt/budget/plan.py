@@ -16,8 +16,10 @@ from smelt.errors import SmeltError
 from smelt.study import Geometry, RunSpec, Study, run_points
 
 GIGA = 1e9
-# float32 weights, gradients and two Adam moments; with bf16 the weights' bf16 copy too.
-STATE_BYTES = {"fp32": 16, "auto": 16, "bf16": 18}
+STATE_BYTES = 16  # float32 weight, gradient and two Adam moments
+# A weight in use: its cast copy on a single device; gathered, with its gradient, where the state is sharded.
+CAST_BYTES = {"fp32": 0, "auto": 0, "bf16": 2}
+GATHERED_BYTES = {"fp32": 8, "auto": 8, "bf16": 10}
 ACTIVATION_BYTES = {"fp32": 4, "auto": 4, "bf16": 2}
 ENDPOINT_BYTES = 4  # a weight in an endpoint file
 RESUME_BYTES = 12  # a weight and its two moments in a resume checkpoint
@@ -83,7 +85,7 @@ def make_plan(study: Study, seeds: int | None, machine: Machine) -> dict[str, An
         "study": study.name,
         "assumptions": {
             **asdict(machine),
-            "state_bytes_per_parameter": STATE_BYTES[study.training.precision],
+            "state_bytes_per_parameter": STATE_BYTES + CAST_BYTES[study.training.precision],
             "most_micro_tokens": MICRO_TOKENS,
             "attended_context": study.corpus.attended_context,
         },
@@ -162,7 +164,7 @@ def placement(geometry: Geometry, stored: int, precision: str, machine: Machine,
     """Return the fewest devices (a power of two) that hold a run, and the largest micro-batch that fits.
 
     One device holds all state; several shard weights, gradients and moments evenly and gather one layer
-    at a time with its gradient (FSDP).
+    at a time in float32, with its gradient (FSDP).
 
     Raises:
         SmeltError: no number of devices up to `MAX_DEVICES` is enough.
@@ -170,8 +172,8 @@ def placement(geometry: Geometry, stored: int, precision: str, machine: Machine,
     layer = parameters(geometry).total / geometry.layers
     devices = 1
     while devices <= MAX_DEVICES:
-        gathered = 2 * ACTIVATION_BYTES[precision] * layer if devices > 1 else 0
-        held = STATE_BYTES[precision] * stored / devices + gathered
+        in_use = GATHERED_BYTES[precision] * layer if devices > 1 else CAST_BYTES[precision] * stored
+        held = STATE_BYTES * stored / devices + in_use
         micro = max(MICRO_TOKENS, context)
         while micro >= context:
             need = held + activation_bytes(geometry, precision) * micro
@@ -186,14 +188,17 @@ def placement(geometry: Geometry, stored: int, precision: str, machine: Machine,
 
 
 def activation_bytes(geometry: Geometry, precision: str) -> float:
-    """Return bytes kept for the backward pass per token, over all executions.
+    """Return bytes kept for the backward pass per token, over all executions, without recomputation.
 
-    Kept are the inputs of both norms and their outputs, Q, K, V and the attention output, and for each of
-    the top_k experts the pre-activations of gate and up.
+    Each of the two norms keeps its input, its output and what the next product reads, in float32. The
+    attention keeps Q and K before and after their norm and rotated, V, and its output; each of the top_k
+    experts the pre-activations of gate and up; the router its logits and probabilities.
     """
     query, kv = (heads * geometry.head_dim for heads in (geometry.heads, geometry.kv_heads))
-    elements = 4 * geometry.hidden + 2 * query + 2 * kv + 2 * geometry.top_k * geometry.expert_dim
-    return float(ACTIVATION_BYTES[precision] * geometry.effective_layers * elements)
+    experts = 2 * geometry.top_k * geometry.expert_dim
+    wide = 4 * (6 * geometry.hidden + 2 * geometry.experts) + 16 * geometry.top_k
+    narrow = ACTIVATION_BYTES[precision] * (4 * query + 4 * kv + experts)
+    return float(geometry.effective_layers * (wide + narrow))
 
 
 def corpus_bytes(study: Study) -> float:
