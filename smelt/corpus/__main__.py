@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from smelt.cli import run
 from smelt.corpus.build import build
 from smelt.corpus.fetch import fetch
 from smelt.corpus.pool import cores
+from smelt.corpus.reference import commit_hashes, differing_sources
 from smelt.corpus.sources import load_sources
 from smelt.study import load_study
 
@@ -23,6 +25,11 @@ def main() -> None:
         command.add_argument("--study", required=True, help="name of a study, or its YAML file")
         command.add_argument("--cache", required=True, type=Path, help="folder of the archives")
     building.add_argument("--out", required=True, type=Path, help="folder of the corpus")
+    building.add_argument(
+        "--accept",
+        action="store_true",
+        help="write the hashes of the texts to data/corpus.hashes.json, after a change of sources or code",
+    )
     building.add_argument("--jobs", type=int, default=cores(), help="processes (default: all cores)")
     args = parser.parse_args()
     study = load_study(args.study)
@@ -31,9 +38,19 @@ def main() -> None:
         print(fetch(sources, args.cache))
         return
     corpus = build(study, sources, args.cache, args.out, max(1, args.jobs))
-    tokens = ", ".join(f"{count} {split}" for split, count in corpus.manifest["splits"].items())
+    manifest = corpus.manifest
+    if args.accept:
+        commit_hashes(sources.name, manifest["sources"])
+    differing = differing_sources(sources.name, manifest["sources"])
+    if differing:
+        print(
+            f"warning: texts of set {sources.name} differ from data/corpus.hashes.json: "
+            f"{', '.join(differing)}; numbers cannot be compared with those of other corpora",
+            file=sys.stderr,
+        )
+    tokens = ", ".join(f"{count} {split}" for split, count in manifest["splits"].items())
     print(
-        f"{args.out}: tokens {tokens}; a token attends to {corpus.manifest['attended_context']:.1f} tokens "
+        f"{args.out}: tokens {tokens}; a token attends to {manifest['attended_context']:.1f} tokens "
         f"on average (the study counts with {study.corpus.attended_context:g})"
     )
 

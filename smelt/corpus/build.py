@@ -15,6 +15,7 @@ from tokenizers import Tokenizer
 
 from smelt.corpus.batches import RowSampler
 from smelt.corpus.corpus import DOCUMENTS, FORMAT, MANIFEST, PHASES, TOKENIZER, Corpus
+from smelt.corpus.decontaminate import Decontaminator, study_items
 from smelt.corpus.fetch import LOCK, check_archive, locked_packages
 from smelt.corpus.pool import Pool
 from smelt.corpus.prepare import Prepared, prepare
@@ -50,11 +51,12 @@ def build(study: Study, sources: SourceSet, cache: Path, out: Path, jobs: int, l
     depend on `jobs`.
 
     Raises:
-        SmeltError: an archive is missing or changed, a source or category is empty, or the study asks
-            for more epochs than `corpus.max_epochs`.
+        SmeltError: an archive or the evaluation items are missing, a source or category is empty, or the
+            study asks for more epochs than `corpus.max_epochs`.
     """
     packages = locked_packages(sources, lock)
     archives = {package.name: check_archive(cache, package) for package in packages}
+    items = Decontaminator(study_items(study))
     (out / MANIFEST).unlink(missing_ok=True)
     work = out / ".work"
     shutil.rmtree(work, ignore_errors=True)
@@ -62,7 +64,7 @@ def build(study: Study, sources: SourceSet, cache: Path, out: Path, jobs: int, l
     volume, vocab = sum(source.cap for source in sources.sources), study.corpus.vocab
     try:
         with Pool(max(1, min(jobs, volume // _BYTES_A_PROCESS))) as pool:
-            prepared = prepare(sources, archives, work, pool)
+            prepared = prepare(sources, archives, items, work, pool)
             tokenizer = train_tokenizer(_training_sample(prepared, sources), vocab)
             save_tokenizer(tokenizer, out / TOKENIZER)
             tokenised = _tokenise(prepared, out / TOKENIZER, work, vocab, pool)
@@ -92,6 +94,8 @@ def build(study: Study, sources: SourceSet, cache: Path, out: Path, jobs: int, l
         "shards": [shard.to_dict() for shard in shards],
         "splits": {split: sum(s.tokens for s in shards if s.split == split) for split in SPLITS},
         "sources": {item.source.name: source_hash(item) for item in prepared},
+        "removed": {item.source.name: dict(item.removed) for item in prepared},
+        "items": {"count": items.items, "sha256": items.sha256},
         "files": {name: sha256_file(out / name) for name in (TOKENIZER, DOCUMENTS)},
     }
     write_json(out / MANIFEST, manifest)

@@ -81,7 +81,7 @@ def summaries(value: dict[str, dict[str, str]]) -> Iterator[str]:
 
 
 def operations(value: dict[str, Any]) -> Iterator[str]:
-    """Yield the documentation of a service interface: itself, each operation with its input, each structure."""
+    """Yield the texts of a service interface: about it, each operation with its input, each structure."""
     shapes, inputs = value["shapes"], set()
     yield html_to_text(value.get("documentation", ""))
     for name, operation in value["operations"].items():

@@ -14,12 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from smelt.corpus.dedup import Deduplicator, repeated_windows, signature
+from smelt.corpus.decontaminate import Decontaminator
+from smelt.corpus.dedup import Deduplicator, signature
 from smelt.corpus.documents import read_source, sha256_text
 from smelt.corpus.generators import GENERATORS
 from smelt.corpus.pool import Pool
 from smelt.corpus.sources import CATEGORIES, Source, SourceSet
 from smelt.corpus.split import split_documents
+from smelt.corpus.windows import repeated_share
 from smelt.errors import SmeltError
 
 # Texts of one row group are tokenised by one process at a time.
@@ -35,7 +37,9 @@ class Prepared:
     Attributes:
         groups: bytes of each row group of `path`.
         repeated: share of the windows of eight words that occurred before in this source.
-        skipped: files of the source that are not UTF-8.
+        removed: how many paragraphs were repeated, documents dropped as empty or too short after that,
+            as nearly equal to another one, or for sharing words with an evaluation item, and files
+            skipped because they are not UTF-8.
     """
 
     source: Source
@@ -45,7 +49,7 @@ class Prepared:
     splits: list[str] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
     repeated: float = 0.0
-    skipped: int = 0
+    removed: Counter = field(default_factory=Counter)
 
     def texts(self) -> Iterator[str]:
         """Yield the texts in order."""
@@ -54,11 +58,14 @@ class Prepared:
                 yield from file.read_row_group(group).column("text").to_pylist()
 
 
-def prepare(sources: SourceSet, archives: dict[str, Path], work: Path, pool: Pool) -> list[Prepared]:
-    """Extract, deduplicate across sources, cap and split all sources.
+def prepare(
+    sources: SourceSet, archives: dict[str, Path], items: Decontaminator, work: Path, pool: Pool
+) -> list[Prepared]:
+    """Extract, deduplicate across sources, decontaminate, cap and split all sources.
 
     Args:
         archives: checked archive of each package.
+        items: evaluation items that no document may share words with.
         work: folder for the intermediate files.
 
     Returns:
@@ -73,8 +80,8 @@ def prepare(sources: SourceSet, archives: dict[str, Path], work: Path, pool: Poo
     deduplicator = Deduplicator()
     prepared = []
     for source, skipped in zip(sources.sources, extracted, strict=True):
-        item = _new_documents(source, work, deduplicator)
-        item.skipped = skipped
+        item = _new_documents(source, work, deduplicator, items)
+        item.removed["not UTF-8"] = skipped
         item.splits = split_documents(
             item.sizes, item.hashes, sources.validation_fraction, sources.decay_fraction
         )
@@ -96,8 +103,8 @@ def _extract(source: Source, archives: list[Path], work: Path) -> int:
     return result.skipped
 
 
-def _new_documents(source: Source, work: Path, deduplicator: Deduplicator) -> Prepared:
-    """Write what no earlier source and no earlier document has said, up to the cap."""
+def _new_documents(source: Source, work: Path, deduplicator: Deduplicator, items: Decontaminator) -> Prepared:
+    """Write what no earlier source, no earlier document and no item has said, up to the cap."""
     raw, item = work / f"{source.name}.raw.parquet", Prepared(source, work / f"{source.name}.parquet")
     total = 0
     with pq.ParquetFile(raw) as file, GroupWriter(item.path, _CLEAN) as writer:
@@ -105,9 +112,8 @@ def _new_documents(source: Source, work: Path, deduplicator: Deduplicator) -> Pr
             if total >= source.cap:
                 break
             if source.kind not in GENERATORS:
-                text = deduplicator.new_text(text)
-                size = len(text.encode())
-                if size < source.min_bytes or deduplicator.is_near(np.frombuffer(values, np.uint32)):
+                text = _new_text(item, text, np.frombuffer(values, np.uint32), deduplicator, items)
+                if not text:
                     continue
             size = len(text.encode())
             total += size
@@ -124,6 +130,23 @@ def _new_documents(source: Source, work: Path, deduplicator: Deduplicator) -> Pr
     return item
 
 
+def _new_text(
+    item: Prepared, text: str, values: np.ndarray, deduplicator: Deduplicator, items: Decontaminator
+) -> str:
+    """Return what is to be kept of a document; nothing if it is dropped, for a reason that is counted."""
+    text, paragraphs = deduplicator.new_text(text)
+    item.removed["paragraphs"] += paragraphs
+    if len(text.encode()) < item.source.min_bytes:
+        item.removed["too short"] += 1
+    elif deduplicator.is_near(values):
+        item.removed["near"] += 1
+    elif items.hits(text):
+        item.removed["in evaluation"] += 1
+    else:
+        return text
+    return ""
+
+
 def _rows(file: pq.ParquetFile) -> Iterator[tuple[str, bytes]]:
     for group in range(file.num_row_groups):
         table = file.read_row_group(group)
@@ -138,7 +161,7 @@ def _check_categories(sources: SourceSet, prepared: list[Prepared]) -> None:
 
 
 def _repeated(item: Prepared) -> float:
-    return repeated_windows(item.texts())
+    return repeated_share(item.texts())
 
 
 class GroupWriter:
