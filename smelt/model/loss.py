@@ -5,6 +5,8 @@ Shapes: n tokens, c tokens of a chunk, d hidden, v vocabulary, x executions, e e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, distributed
 from torch.nn import functional as F
@@ -13,36 +15,75 @@ from smelt.model.context import RouterRecord
 from smelt.study import Geometry
 
 IGNORE = -100
-# Elements of one chunk of logits: 4 MiB of float32 stay in cache, and a large vocabulary costs no memory.
-CHUNK_ELEMENTS = 1 << 20
-
-
-def _rows(vocab: int) -> int:
-    return max(64, CHUNK_ELEMENTS // vocab)
+# Elements of one chunk of logits: on a processor they stay in the cache, on a GPU they fill it.
+CHUNK_ELEMENTS = {"cpu": 1 << 18, "cuda": 1 << 28}
 
 
 def cross_entropy(x_nd: Tensor, weight_vd: Tensor, targets_n: Tensor) -> Tensor:
-    """Return the mean cross entropy of the targets that are not `IGNORE`, in nats; 0 where there is none."""
-    total = x_nd.new_zeros((), dtype=torch.float32)
-    for x_cd, targets_c in zip(
-        x_nd.split(_rows(weight_vd.shape[0])), targets_n.split(_rows(weight_vd.shape[0])), strict=True
-    ):
-        logits_cv = F.linear(x_cd, weight_vd).float()
-        total = total + F.cross_entropy(logits_cv, targets_c, ignore_index=IGNORE, reduction="sum")
+    """Return the mean cross entropy of the targets that are not `IGNORE`, in nats; 0 where there is none.
+
+    Logits are taken in the type that autocast asks for, their softmax in float32.
+    """
+    device = x_nd.device.type
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+        x_nd, weight_vd = x_nd.to(dtype), weight_vd.to(dtype)
+    total, _, _ = _cross_entropy(x_nd, weight_vd, targets_n)
     return total / (targets_n != IGNORE).sum().clamp(min=1)
 
 
 def token_losses(x_nd: Tensor, weight_vd: Tensor, targets_n: Tensor) -> Tensor:
     """Return the cross entropy of each target in nats, float32, 0 where it is `IGNORE`."""
-    rows = _rows(weight_vd.shape[0])
-    return torch.cat(
-        [
-            F.cross_entropy(
-                F.linear(x_cd, weight_vd).float(), targets_c, ignore_index=IGNORE, reduction="none"
-            )
-            for x_cd, targets_c in zip(x_nd.split(rows), targets_n.split(rows), strict=True)
-        ]
-    )
+    losses = [
+        F.cross_entropy(F.linear(x_cd, weight_vd).float(), targets_c, ignore_index=IGNORE, reduction="none")
+        for x_cd, targets_c, _ in _chunks(x_nd, weight_vd, targets_n)
+    ]
+    return torch.cat(losses)
+
+
+def _chunks(x_nd: Tensor, weight_vd: Tensor, targets_n: Tensor) -> Iterator[tuple[Tensor, Tensor, slice]]:
+    rows = max(64, CHUNK_ELEMENTS.get(x_nd.device.type, 1 << 28) // weight_vd.shape[0])
+    for start in range(0, len(x_nd), rows):
+        part = slice(start, min(start + rows, len(x_nd)))
+        yield x_nd[part], targets_n[part], part
+
+
+@torch.library.custom_op("smelt::cross_entropy", mutates_args=())
+def _cross_entropy(x_nd: Tensor, weight_vd: Tensor, targets_n: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the summed cross entropy and, for want of logits later, its gradients at once."""
+    total = x_nd.new_zeros((), dtype=torch.float32)
+    dx_nd = torch.empty_like(x_nd)
+    dweight_vd = torch.zeros_like(weight_vd, dtype=torch.float32)
+    for x_cd, targets_c, part in _chunks(x_nd, weight_vd, targets_n):
+        counted_c = targets_c != IGNORE
+        index_c1 = torch.where(counted_c, targets_c, 0).unsqueeze(1)
+        p_cv = (x_cd @ weight_vd.T).float()
+        lse_c1 = p_cv.logsumexp(-1, keepdim=True)
+        total += ((lse_c1 - p_cv.gather(1, index_c1)).squeeze(1) * counted_c).sum()
+        # From here on the chunk holds its own gradient: softmax less one at the target.
+        p_cv.sub_(lse_c1).exp_().scatter_add_(1, index_c1, -torch.ones_like(lse_c1))
+        dlogits_cv = p_cv.mul_(counted_c.unsqueeze(1)).to(x_nd.dtype)
+        dx_nd[part] = dlogits_cv @ weight_vd
+        dweight_vd += dlogits_cv.T @ x_cd
+    return total, dx_nd, dweight_vd.to(weight_vd.dtype)
+
+
+@_cross_entropy.register_fake
+def _(x_nd, weight_vd, targets_n):
+    return x_nd.new_empty((), dtype=torch.float32), torch.empty_like(x_nd), torch.empty_like(weight_vd)
+
+
+def _setup_context(ctx, inputs, output):
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.save_for_backward(*output[1:])
+
+
+def _backward(ctx, grad, *_):
+    dx_nd, dweight_vd = ctx.saved_tensors
+    return dx_nd * grad, dweight_vd * grad, None
+
+
+_cross_entropy.register_autograd(_backward, setup_context=_setup_context)
 
 
 def auxiliary_losses(records: list[RouterRecord], geometry: Geometry) -> tuple[Tensor, Tensor, Tensor]:

@@ -34,7 +34,9 @@ def read_weights(path: Path | str, config: ModelConfig) -> dict[str, Tensor]:
     expected = LoopedLM(config, device="meta").state_dict()
     try:
         with safe_open(path, framework="pt") as stream:
-            weights = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
+            # Matrices inside the file's memory are not aligned as PyTorch's own, and products would round
+            # differently.
+            weights = {name: stream.get_tensor(name).clone() for name in stream.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise SmeltError(f"{path} does not exist") from None
     except SafetensorError as error:

@@ -15,6 +15,10 @@ SIZES = {
 LOOP = {"loop_start": 1, "loop_length": 2, "loop_count": 2}
 
 
+# On a busy machine two threads mostly wait for each other.
+torch.set_num_threads(1)
+
+
 def build(qk_norm: bool = True, seed: int = 0, **sizes) -> LoopedLM:
     """Return a model whose weights are large enough for every part to matter."""
     config = ModelConfig(Geometry(**{**SIZES, **sizes}), vocab=64, qk_norm=qk_norm, init_std=0.2)
