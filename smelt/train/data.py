@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +64,12 @@ class Updates(Dataset):
         return {name: torch.from_numpy(getattr(batch, name)).long() for name in FIELDS}
 
 
+def _leave_signals_to_parent(worker: int) -> None:
+    # A signal to the whole group must not end a loader before the trainer has finished its update.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
 class UpdateData(LightningDataModule):
     """Loads the updates of a run from number `start.done` on, which is known when training starts."""
 
@@ -82,5 +89,6 @@ class UpdateData(LightningDataModule):
             Updates(*self._parts, self._start.done, share),
             batch_size=None,
             num_workers=self._workers,
+            worker_init_fn=_leave_signals_to_parent,
             pin_memory=self.trainer.strategy.root_device.type == "cuda",
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from smelt.budget.accounting import flops_per_token
 from smelt.errors import SmeltError
@@ -20,7 +20,7 @@ from smelt.train.keeper import Keeper
 from smelt.train.lean import Callback, Trainer
 from smelt.train.log import Rate, write_log, write_throughput
 from smelt.train.module import TrainingModule
-from smelt.train.progress import ProgressLines
+from smelt.train.progress import MetricsLogger, ProgressBar, display, make_logger
 from smelt.train.schedule import Itinerary
 
 COMPLETE, STOPPED = "complete", "stopped"
@@ -51,10 +51,14 @@ def train(spec: RunSpec, corpus: Any, out: Path, hardware: Hardware) -> str:
     keeper = Keeper(out, itinerary, spec.spec_hash, corpus.sha256, flops)
     device = "meta" if hardware.sharded else None
     model = LoopedLM(ModelConfig.from_spec(spec), spec.point.seed, device)
+    if hardware.cuda:
+        compile_blocks(model)
     module = TrainingModule(model, spec, itinerary, hardware.flush_every, hardware.sharded)
     data = UpdateData(spec, corpus, itinerary, keeper, hardware.pieces, hardware.workers)
-    callbacks = [keeper, ProgressLines(spec.point.run, itinerary)]
-    trainer = _trainer(spec, out, hardware, callbacks)
+    logger = make_logger(spec, out)
+    callbacks = [keeper, display(spec.point.run, itinerary)]
+    callbacks += [MetricsLogger(itinerary)] if logger else []
+    trainer = _trainer(out, hardware, callbacks, logger)
     if trainer.is_global_zero:
         write_json(out / "spec.json", spec.to_dict())
     trainer.fit(module, datamodule=data)
@@ -69,7 +73,18 @@ def train(spec: RunSpec, corpus: Any, out: Path, hardware: Hardware) -> str:
     return COMPLETE
 
 
-def _trainer(spec: RunSpec, out: Path, hardware: Hardware, callbacks: list[Callback]) -> Trainer:
+def compile_blocks(model: LoopedLM, backend: str = "inductor") -> None:
+    """Compile each block's forward pass; blocks of equal shapes share the result.
+
+    What cannot be compiled runs as it is, with a warning. Hooks around a block, as sharding sets them, stay
+    outside, and so do names of parameters.
+    """
+    torch._dynamo.config.suppress_errors = True
+    for layer in model.layers:
+        layer.forward = torch.compile(layer.forward, dynamic=False, backend=backend)
+
+
+def _trainer(out: Path, hardware: Hardware, callbacks: list[Callback], logger: Any) -> Trainer:
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
     for message in (".*does not have many workers", "Total length of", ".*isinstance.treespec, LeafSpec"):
@@ -78,10 +93,11 @@ def _trainer(spec: RunSpec, out: Path, hardware: Hardware, callbacks: list[Callb
         **hardware.trainer_arguments(),
         max_epochs=1,
         callbacks=callbacks,
-        logger=False,
+        logger=logger,
         enable_checkpointing=False,
-        enable_progress_bar=sys.stderr.isatty() and "SMELT_QUIET" not in os.environ,
+        enable_progress_bar=any(isinstance(callback, ProgressBar) for callback in callbacks),
         enable_model_summary=False,
+        log_every_n_steps=1,
         limit_val_batches=0,
         num_sanity_val_steps=0,
         use_distributed_sampler=False,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 
 from smelt.budget.plan import MACHINES, MICRO_TOKENS
 from smelt.errors import SmeltError
+from smelt.model import ModelConfig
 from smelt.study import RunSpec
 
 PEAK_VARIABLE = "SMELT_PEAK_FLOPS"
@@ -88,6 +90,8 @@ def plan(spec: RunSpec, leased: int = 0, sharded: bool = False) -> Hardware:
     precision = spec.training.precision
     if precision == "auto":
         precision = "bf16" if cuda else "fp32"
+    if precision == "bf16":
+        _check_bf16(spec)
     name = torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} thread(s)"
     return Hardware(
         cuda=cuda,
@@ -102,6 +106,20 @@ def plan(spec: RunSpec, leased: int = 0, sharded: bool = False) -> Hardware:
     )
 
 
+def _check_bf16(spec: RunSpec) -> None:
+    """Refuse sizes that only float32 can take.
+
+    The precision must not depend on the sizes of one run: both members of a pair train in the same.
+    """
+    try:
+        ModelConfig.from_spec(spec).check_alignment(bytes_per_element=2)
+    except SmeltError as error:
+        raise SmeltError(
+            f"run {spec.point.run} cannot train in bf16: {error}; set training.precision to fp32 or "
+            "loop.align to 8"
+        ) from None
+
+
 def _pieces(spec: RunSpec, world: int) -> int:
     """Return the fewest equal parts of a process's rows with at most `MICRO_TOKENS` tokens each."""
     rows, rest = divmod(spec.training.batch, world)
@@ -114,12 +132,21 @@ def _pieces(spec: RunSpec, world: int) -> int:
 
 
 def _peak(name: str, devices: int) -> float | None:
-    if PEAK_VARIABLE in os.environ:
-        try:
-            return float(os.environ[PEAK_VARIABLE]) * devices
-        except ValueError:
-            raise SmeltError(
-                f"{PEAK_VARIABLE} is {os.environ[PEAK_VARIABLE]!r}; it must be the FLOP/s of one device"
-            ) from None
-    peaks = (machine.peak for machine in MACHINES.values() if machine.name in name)
-    return next((peak * devices for peak in peaks), None)
+    """Return the peak of all devices: the variable's for each, else the one that the budget's plan uses."""
+    known = next((machine.peak for machine in MACHINES.values() if machine.name in name), None)
+    peak = float_variable(PEAK_VARIABLE, known)
+    return None if peak is None else peak * devices
+
+
+def float_variable(name: str, default: float | None) -> float | None:
+    """Return an environment variable that must be a number of at least 0."""
+    text = os.environ.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 0:
+        raise SmeltError(f"the environment variable {name} is {text!r}; it must be a number of at least 0")
+    return value

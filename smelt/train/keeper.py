@@ -13,6 +13,7 @@ from torch import distributed
 
 from smelt.files import sha256_file
 from smelt.model import save_weights
+from smelt.train.hardware import float_variable
 from smelt.train.lean import Callback, Trainer
 from smelt.train.log import rows_from_tensor, rows_to_tensor
 from smelt.train.module import TrainingModule, state_tensors
@@ -21,7 +22,9 @@ from smelt.train.schedule import Itinerary, Update
 from smelt.train.sharding import whole
 
 INTERVAL_VARIABLE = "SMELT_CHECKPOINT_SECONDS"
+# Seconds between two checkpoints; and no more than 1 / _SHARE of the time goes into writing them.
 _INTERVAL = 60.0
+_SHARE = 20
 
 
 class Keeper(Callback):
@@ -42,7 +45,7 @@ class Keeper(Callback):
         self._spec_hash = spec_hash
         self._corpus = corpus
         self._flops = flops
-        self._interval = float(os.environ.get(INTERVAL_VARIABLE, _INTERVAL))
+        self._interval = float_variable(INTERVAL_VARIABLE, _INTERVAL)
         self._saved = time.monotonic()
         self._stop = False
         self._store: Store
@@ -101,12 +104,15 @@ class Keeper(Callback):
         restore(self._parts(trainer, module), self._store.state(number))
 
     def _save(self, trainer: Trainer, module: TrainingModule, done: int) -> None:
+        begin = time.monotonic()
         module.flush()
         files = {}
         if module.sharded or trainer.is_global_zero:
             part = trainer.global_rank if module.sharded else 0
             files = self._store.write(done, part, capture(self._parts(trainer, module)))
         self._commit(trainer, module, done, done, files)
+        if INTERVAL_VARIABLE not in os.environ:
+            self._interval = max(_INTERVAL, _SHARE * (time.monotonic() - begin))
 
     def _commit(
         self, trainer: Trainer, module: TrainingModule, done: int, state: int, files: dict[str, str]

@@ -1,16 +1,49 @@
-"""What a person sees of a run: a bar in a terminal, else a line now and then."""
+"""What a person sees of a run: a bar in a terminal, else a line now and then; and a logger if asked for."""
 
 from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
+from lightning.pytorch.callbacks import TQDMProgressBar
+from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
+
+from smelt.errors import SmeltError
+from smelt.study import RunSpec
 from smelt.train.lean import Callback, Trainer
 from smelt.train.module import TrainingModule
-from smelt.train.schedule import Itinerary
+from smelt.train.schedule import Itinerary, Update
 
 _SECONDS = 20.0
+_LOGGED = ("loss", "balance_loss", "grad_norm", "load_min", "load_max")
+
+
+def display(run: str, itinerary: Itinerary) -> Callback:
+    """Return the bar where standard output is a terminal, else the lines."""
+    return ProgressBar(run, itinerary) if sys.stdout.isatty() else ProgressLines(run, itinerary)
+
+
+def make_logger(spec: RunSpec, out: Path) -> Logger | bool:
+    """Return the logger of the study key `training.logger`, False for `none`.
+
+    Raises:
+        SmeltError: its package is not installed.
+    """
+    name, run = spec.training.logger, spec.point.run
+    try:
+        if name == "tensorboard":
+            return TensorBoardLogger(out, name="tensorboard", version=run)
+        if name == "wandb":
+            return WandbLogger(name=run, group=spec.point.cell, project="smelt", save_dir=out)
+    except ModuleNotFoundError:
+        raise SmeltError(f"training.logger is {name!r}; that needs the package {name}") from None
+    return False
+
+
+def _place(update: Update) -> str:
+    return f"branch at {update.horizon}" if update.horizon else "trunk"
 
 
 class ProgressLines(Callback):
@@ -42,9 +75,52 @@ class ProgressLines(Callback):
         row, update, total = module.rows[-1], self._itinerary[number], len(self._itinerary)
         pace = (now - self._started) / (number + 1 - self._first)
         left = round(pace * (total - number - 1))
-        place = "trunk" if not update.horizon else f"branch at {update.horizon}"
         speed = self._itinerary.tokens_per_update / pace
         return (
-            f"{self._run}: {(number + 1) / total:4.0%}, step {update.step} ({place}), loss {row.loss:.3f}, "
-            f"{speed:,.0f} tokens/s, {left // 60}:{left % 60:02d} left"
+            f"{self._run}: {(number + 1) / total:4.0%}, step {update.step} ({_place(update)}), "
+            f"loss {row.loss:.3f}, {speed:,.0f} tokens/s, {left // 60}:{left % 60:02d} left"
         )
+
+
+class ProgressBar(TQDMProgressBar):
+    """Lightning's bar with the run's name, the place in the itinerary and the loss."""
+
+    def __init__(self, run: str, itinerary: Itinerary) -> None:
+        super().__init__(refresh_rate=10)
+        self._run = run
+        self._itinerary = itinerary
+
+    def on_train_epoch_start(self, trainer: Trainer, *others: Any) -> None:
+        """Name the bar after the run; there is one epoch."""
+        super().on_train_epoch_start(trainer, *others)
+        self.train_progress_bar.set_description(self._run)
+
+    def get_metrics(self, trainer: Trainer, module: TrainingModule) -> dict[str, str]:
+        """Return what stands behind the bar."""
+        if not module.rows:
+            return {}
+        row = module.rows[-1]
+        return {"at": _place(self._itinerary[row.number]), "loss": f"{row.loss:.3f}"}
+
+
+class MetricsLogger(Callback):
+    """Hands each row to the trainer's logger, the trunk and every branch as curves of their own."""
+
+    def __init__(self, itinerary: Itinerary) -> None:
+        self._itinerary = itinerary
+        self._logged = 0
+
+    def on_train_start(self, trainer: Trainer, module: TrainingModule) -> None:
+        """Leave out what an earlier process logged."""
+        self._logged = len(module.rows)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: TrainingModule, outputs: Any, batch: Any, batch_index: int
+    ) -> None:
+        """Log the rows that are new."""
+        for row in module.rows[self._logged :]:
+            update = self._itinerary[row.number]
+            values = {name: getattr(row, name) for name in _LOGGED} | {"lr": update.lr}
+            named = {f"{_place(update)}/{name}": value for name, value in values.items()}
+            trainer.logger.log_metrics(named, step=update.step)
+        self._logged = len(module.rows)

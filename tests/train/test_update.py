@@ -143,7 +143,7 @@ def test_mfu_is_stated_where_the_peak_is(monkeypatch, tmp_path):
     assert {row["peak_flops"] for row in speed} == {1e9}
     assert [row["phase"] for row in speed] == ["decay", "trunk"]
     monkeypatch.setenv("SMELT_PEAK_FLOPS", "fast")
-    with pytest.raises(SmeltError, match="SMELT_PEAK_FLOPS is 'fast'"):
+    with pytest.raises(SmeltError, match="SMELT_PEAK_FLOPS is 'fast'; it must be a number"):
         plan(spec)
 
 

@@ -31,6 +31,7 @@ def tiny_spec(run="xs-s85-smelt", **training):
         spec,
         geometry=replace(
             spec.geometry,
+            hidden=32,
             layers=2,
             loop_start=0,
             loop_length=int(spec.geometry.looped),
