@@ -11,9 +11,13 @@ import pytest
 
 from smelt.files import ROOT
 
-SKIP = shutil.ignore_patterns(
-    ".git", ".venv", "results", ".snakemake", "cache", "__pycache__", "*.egg-info", ".*_cache"
-)
+# Below the project's root; what is not listed here may hold the same names.
+LEFT_OUT = {".git", ".venv", ".snakemake", "results", "data/cache"}
+
+
+def left_out(folder: str, names: list[str]) -> set[str]:
+    below = Path(folder).relative_to(ROOT)
+    return {name for name in names if (below / name).as_posix() in LEFT_OUT or name == "__pycache__"}
 
 
 @dataclass
@@ -63,7 +67,7 @@ def _job(rule: str, file: str) -> str:
 
 
 def copy_project(folder: Path) -> Project:
-    shutil.copytree(ROOT, folder, ignore=SKIP, symlinks=True)
+    shutil.copytree(ROOT, folder, ignore=left_out, symlinks=True)
     cache = ROOT / "data" / "cache"
     cache.mkdir(parents=True, exist_ok=True)
     (folder / "data" / "cache").symlink_to(cache)
