@@ -30,6 +30,7 @@ PREFERENCES = {
 HEAD_COST = 0.05  # of head_dim and kv_heads, which matter least
 OTHER_RATIO_COST = 0.1  # of an expert count other than L_eff/L times the Baseline's, the ratio of all cells
 MISMATCH_COST = 0.1  # of a mismatch as large as its goal
+MISSED_COST = 1.0  # of missing a goal at all
 EXCESS_COST = 1.0  # of every further goal beyond the goal
 SHORTLIST = 2000
 ORDER = ("hidden", "kv_heads", "head_dim", "heads", "expert_dim", "experts", "top_k")
@@ -159,7 +160,8 @@ def _cost(errors: dict[str, np.ndarray], preference: np.ndarray) -> np.ndarray:
     cost = preference
     for name, error in errors.items():
         relative = error / GOALS[name]
-        cost = cost + MISMATCH_COST * relative + EXCESS_COST * np.maximum(relative - 1, 0)
+        cost = cost + MISMATCH_COST * relative + MISSED_COST * (relative > 1)
+        cost = cost + EXCESS_COST * np.maximum(relative - 1, 0)
     return cost
 
 
