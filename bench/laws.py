@@ -66,12 +66,8 @@ def speed(draws: int, loop_draws: int) -> None:
     batch, drawn = seconds(lambda: bootstrap(designs, fits, draws))
     after, second = seconds(lambda: _loop(designs, fits, weights[loop_draws // 2 :]))
     each = (before + after) / loop_draws
-    print(
-        f"bootstrap, {draws} draws of both surfaces: {batch:.2f} s; degenerate draws: {drawn.degenerate.sum()}"
-    )
-    print(
-        f"scipy L-BFGS-B in a loop, {loop_draws} draws: {before + after:.2f} s, {each * draws:.0f} s for {draws}"
-    )
+    print(f"bootstrap, {draws} draws of both surfaces: {batch:.2f} s, {drawn.degenerate.sum()} degenerate")
+    print(f"scipy L-BFGS-B in a loop, {loop_draws} draws: {before + after:.2f} s, so {each * draws:.0f} s")
     print(f"ratio: {each * draws / batch:.0f}")
     _agreement(designs, fits, weights, first + second)
 
@@ -110,15 +106,13 @@ def recovery(repeats: int) -> None:
         for name in "abc":
             values, true = getattr(law, name), getattr(truth.law, name)
             off = np.median(values) / true - 1
-            print(
-                f"{arch} {name}: true {true:.4f} median {np.median(values):.4f} ({off:+.1%}) sd {values.std():.4f}"
-            )
+            middle = np.median(values)
+            print(f"{arch} {name}: true {true:.4f} median {middle:.4f} ({off:+.1%}) sd {values.std():.4f}")
     for sparsity in (0.85, 0.95, 0.97):
         true = float(ce_gain(truths[1].law, truths[0].law, 1e21, sparsity))
         values = ce_gain(fitted[1], fitted[0], 1e21, sparsity)
-        print(
-            f"CE gain at 1e21, S={sparsity:.0%}: true {true:.1%} median {np.median(values):.1%} sd {values.std():.1%}"
-        )
+        middle = np.median(values)
+        print(f"CE gain at 1e21, S={sparsity:.0%}: true {true:.1%} median {middle:.1%} sd {values.std():.1%}")
 
 
 def main() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 from smelt import cli
 from smelt.errors import SmeltError
-from smelt.laws import ablations, benchmarks, lengths, pairs, recovery, shots, subsets, surfaces
+from smelt.laws import ablations, benchmarks, lengths, pairs, shots, subsets, surfaces
 from smelt.laws.inputs import Results, designs, load_results
+from smelt.laws.recovery import recovery_tables
 from smelt.results.parquet import write_table
 from smelt.study import load_study
 
-SIGN_REPEATS = 500
 Rows = list[dict[str, Any]]
 # Written even when empty, so that nothing stale is left and every consumer finds the file.
 TABLES = (
@@ -35,7 +35,7 @@ TABLES = (
 
 
 def analyses(results: Results) -> dict[str, Rows]:
-    """Return the rows of every table of this stage."""
+    """Return the rows of every table that comes from the study's own results."""
     study = results.study
     *both, dropped = designs(results)
     sparse = sorted(percent for percent in study.sparsities if percent > 0)
@@ -49,7 +49,6 @@ def analyses(results: Results) -> dict[str, Rows]:
         "law_notes": surfaces.note_rows(surface, results.problems + dropped),
         "law_profiles": surfaces.profile_table(surface),
         "law_coverage": surfaces.coverage_table(surface, study.laws.draws),
-        "law_signs": recovery.sign_certainty(min(SIGN_REPEATS, 4 * study.laws.draws)),
     }
     for more in (
         pairs.gap_tables(results, surface),
@@ -76,6 +75,8 @@ def main() -> int:
     if not results.endpoints:
         raise SmeltError(f"{arguments.results}/evaluate holds no endpoint of study {results.study.name}")
     tables = analyses(results)
+    for name, rows in recovery_tables(results.study.laws.draws).items():
+        tables[name].extend(rows)
     for name in sorted(tables):
         write_table(arguments.out, name, tables[name])
     for row in tables["law_notes"]:

@@ -10,8 +10,18 @@ from smelt.laws.published import published_designs, published_truths
 from smelt.laws.quantities import PAPER_BUDGETS, PAPER_WINDOW, Question
 from smelt.laws.simulate import NOISES, Coverage, Truth, coverage_study, estimates, simulate_losses
 
+COVERAGE_REPEATS, COVERAGE_DRAWS, SIGN_REPEATS = 200, 100, 500
 EXPONENTS = ("a", "b", "c", "gamma")
 PAPER = Question(PAPER_BUDGETS, (85, 95, 97), PAPER_WINDOW)
+
+
+def recovery_tables(draws: int) -> dict[str, list[dict[str, Any]]]:
+    """Return `law_coverage` of the paper's design and `law_signs`; a study of few draws repeats less."""
+    repeats, inner = min(COVERAGE_REPEATS, draws), min(COVERAGE_DRAWS, draws)
+    return {
+        "law_coverage": paper_coverage(repeats, inner),
+        "law_signs": sign_certainty(min(SIGN_REPEATS, draws)),
+    }
 
 
 def paper_coverage(repeats: int, draws: int, seed: int = 0) -> list[dict[str, Any]]:
