@@ -24,6 +24,8 @@ try:
     STUDY = load_study(config["study"])
     STUDY_FILE = os.path.relpath(study_path(config["study"]))
     POINTS = run_points(STUDY, config.get("seeds"))
+    # What determines a run; a changed hash is the only thing that trains it again.
+    SPECS = {run: resolve_run(STUDY, run).spec_hash for run in POINTS}
     GPUS = len(visible())
 except SmeltError as error:
     raise WorkflowError(str(error))
@@ -41,14 +43,6 @@ workflow.global_resources.setdefault("gpu", GPUS)
 wildcard_constraints:
     run=r"[A-Za-z0-9.]+-s\d+-[a-z0-9-]+",
     notebook=r"\d\d_[a-z_]+",
-
-
-def spec_hash(wildcards):
-    """Return the hash of all that determines a run; the only thing that retrains it."""
-    try:
-        return resolve_run(STUDY, wildcards.run).spec_hash
-    except SmeltError as error:
-        raise WorkflowError(f"{config['study']}: {error}")
 
 
 def of_runs(pattern, runs):

@@ -3,6 +3,9 @@
 import pytest
 import yaml
 
+from smelt.budget import resolve_run
+from smelt.study import load_study
+
 pytestmark = pytest.mark.workflow
 
 SITE = {"site"}
@@ -62,9 +65,11 @@ def test_evaluation_setting_evaluates_again_without_training(edited):
 
 
 def test_other_sizes_of_one_run_train_that_run_alone(edited):
-    sizes = {"hidden": 32, "heads": 4, "kv_heads": 2, "head_dim": 12, "experts": 256, "expert_dim": 12}
-    edit_study(edited, lambda study: study["loop"].update(configs={"xs-s95": sizes}))
     run = "xs-s95-smelt"
+    matched = resolve_run(load_study("smoke"), run).geometry
+    names = ("hidden", "heads", "kv_heads", "head_dim", "experts", "expert_dim")
+    sizes = {name: getattr(matched, name) for name in names} | {"experts": matched.experts + 1}
+    edit_study(edited, lambda study: study["loop"].update(configs={"xs-s95": sizes}))
     expected = {f"{rule}:{run}" for rule in ("train_run", "evaluate_run", "mechanism_run")}
     assert edited.planned() == expected | {"budget_tables"} | AFTER_LAWS | notebooks(edited)
 

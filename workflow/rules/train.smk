@@ -21,7 +21,7 @@ rule train_run:
         study=STUDY_FILE,
         corpus=subpath(input.corpus, parent=True),
         out=subpath(output.manifest, parent=True),
-        spec=spec_hash,
+        spec=lambda wildcards: SPECS[wildcards.run],
     message:
         "Training {wildcards.run}"
     shell:
