@@ -66,12 +66,22 @@ def analyse(study: Study, spec: RunSpec, model: LoopedLM, corpus: Corpus) -> tup
         capture.add(batch)
     parts = [capture.tables(spec.point.run)]
     if model.config.geometry.looped:
+        parts.append(_dyck(study, spec, model, corpus, mixed))
+    return merge(parts), capture
+
+
+def _dyck(study: Study, spec: RunSpec, model: LoopedLM, corpus: Corpus, mixed: bool) -> Rows:
+    """Return the Dyck tables; none, with a printed reason, where the prompts do not fit the context."""
+    settings, context = study.mechanism, spec.corpus.context
+    try:
         prompts = [
-            build_prompts(corpus.tokenizer, corpus.bos, spec.corpus.context, settings.dyck_prompts, seed)
+            build_prompts(corpus.tokenizer, corpus.bos, context, settings.dyck_prompts, seed)
             for seed in (CHOOSE, SHOW)
         ]
-        parts.append(dyck_tables(spec.point.run, model, *prompts, settings.draws, mixed))
-    return merge(parts), capture
+    except SmeltError as error:
+        print(f"{spec.point.run}: no Dyck head, because {error}")
+        return {}
+    return dyck_tables(spec.point.run, model, *prompts, settings.draws, mixed)
 
 
 def _mixed(spec: RunSpec, device: torch.device) -> bool:

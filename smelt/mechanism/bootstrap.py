@@ -34,21 +34,22 @@ class DocumentSums:
 
     def begin(self, documents_n: Tensor) -> None:
         """Announce the document of each token of the batch whose statistics follow; below 0 for padding."""
-        ids, self._group_n = torch.unique(documents_n, return_inverse=True)
-        ids = ids.tolist()
+        ids_g, group_n = torch.unique(documents_n, return_inverse=True)
+        ids = ids_g.tolist()
         self.documents.update(i for i in ids if i >= 0)
+        # A product adds up in a fixed order; index_add_ on a GPU does not.
+        self._member_gn = (group_n == torch.arange(len(ids), device=group_n.device)[:, None]).double()
         self._weights_wg = np.stack([self._document_weights(i) for i in ids], axis=1)
 
     def add(self, name: Hashable, values_nc: Tensor, valid_n: Tensor | None = None) -> None:
         """Add one value a token and column; tokens outside `valid_n` are left out of sum and count."""
-        values_nc = values_nc.reshape(len(self._group_n), -1)
+        values_nc = values_nc.reshape(self._member_gn.shape[1], -1).double()
         if valid_n is None:
-            valid_n = torch.ones_like(self._group_n, dtype=torch.bool)
-        groups = self._weights_wg.shape[1]
-        values_nc = torch.where(valid_n[:, None], values_nc, 0).double()
-        sums_gc = values_nc.new_zeros(groups, values_nc.shape[1]).index_add_(0, self._group_n, values_nc)
-        counts_g = torch.zeros(groups, dtype=torch.float64, device=values_nc.device)
-        counts_g.index_add_(0, self._group_n, valid_n.double())
+            counts_g = self._member_gn.sum(1)
+        else:
+            values_nc = torch.where(valid_n[:, None], values_nc, 0)
+            counts_g = self._member_gn @ valid_n.double()
+        sums_gc = self._member_gn @ values_nc
         self._accumulate(self._sums, name, self._weights_wg @ sums_gc.cpu().numpy())
         self._accumulate(self._counts, name, self._weights_wg @ counts_g.cpu().numpy())
 

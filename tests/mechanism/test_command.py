@@ -149,6 +149,18 @@ def test_documents_too_short_for_eight_tokens_are_refused(make_run, monkeypatch,
         call(monkeypatch, make_run("xs-s85-smelt"), tmp_path / "out")
 
 
+def test_prompts_that_do_not_fit_leave_the_dyck_tables_empty(make_run, monkeypatch, tmp_path, corpus, capsys):
+    def refuse(*_):
+        raise SmeltError("corpus.context is 16")
+
+    monkeypatch.setattr(command, "build_prompts", refuse)
+    call(monkeypatch, make_run("xs-s85-smelt"), tmp_path / "out")
+    assert "xs-s85-smelt: no Dyck head, because corpus.context is 16" in capsys.readouterr().out
+    for name in TABLES:
+        rows = read_rows(tmp_path / "out" / f"{name}.parquet")
+        assert bool(rows) != name.startswith("dyck"), name
+
+
 def test_cost_is_told_as_multiples_of_the_forward_pass():
     text = str(Cost(tokens=2000, forward=0.2, statistics=0.3, interventions=1.0))
     assert text == (

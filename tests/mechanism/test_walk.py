@@ -1,5 +1,7 @@
 """The walk is the model's own forward pass, bit for bit."""
 
+import gc
+
 import pytest
 import torch
 
@@ -41,6 +43,44 @@ def test_bfloat16_walk_equals_the_model():
     inputs = batch.inputs_bt, batch.segments_bt, batch.positions_bt
     walk = Pass(model, *inputs)
     assert torch.equal(walk.logits(walk.final()), model(*inputs))
+
+
+@torch.inference_mode()
+def test_mixed_precision_walk_equals_the_model_under_autocast():
+    model, batch = make_model(), make_batch()
+    inputs = batch.inputs_bt, batch.segments_bt, batch.positions_bt
+    walk = Pass(model, *inputs, mixed=True)
+    logits = walk.logits(walk.final())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(logits, model(*inputs))
+    assert not torch.equal(logits.float(), model(*inputs))
+
+
+def test_mixed_precision_changes_the_statistics_little():
+    batch, tables = make_batch(), []
+    for mixed in (False, True):
+        capture = Capture(make_model(init_std=0.05), ["a", "b"], 0, mixed)
+        capture.add(batch)
+        tables.append(capture.tables("run"))
+    for name in ("sink", "visit_cosine", "residual_flow"):
+        for one, other in zip(tables[0][name], tables[1][name], strict=True):
+            value = next(column for column in ("mass", "cosine", "rms") if column in one)
+            assert one[value] == pytest.approx(other[value], rel=0.02, abs=2e-3)
+
+
+def test_memory_does_not_grow_with_the_sample():
+    def held():
+        gc.collect()
+        tensors = {id(x): x for x in gc.get_objects() if isinstance(x, torch.Tensor)}
+        return len(tensors), sum(x.numel() for x in tensors.values())
+
+    capture, batch, after = Capture(make_model(), ["a", "b"], 10), make_batch(), []
+    for _ in range(3):
+        capture.add(batch)
+        after.append(held())
+    assert after[0] == after[1] == after[2]
+    arrays = capture.sums._sums.values()
+    assert sum(array.nbytes for array in arrays) < 11 * 8 * 500
 
 
 def test_capture_changes_no_logits_and_no_weights():
