@@ -51,6 +51,7 @@ class Data:
         study: the study.
         scales: its scales, smallest first, in the study's order.
         sparsities: its sparsities in percent, ascending.
+        lowest_sparse: the lowest of them above 0, the paper's S = 85%.
     """
 
     def __init__(self, study: Study, path: Path) -> None:
@@ -65,6 +66,7 @@ class Data:
         self.study = study
         self.scales = list(study.scales)
         self.sparsities = sorted(study.sparsities)
+        self.lowest_sparse = next((s for s in self.sparsities if s), self.sparsities[0])
         self._check_study(path)
 
     def _check_study(self, path: Path) -> None:
@@ -107,8 +109,11 @@ class Data:
         self.need("endpoints")
         frame = self.rows(
             "endpoints of grid runs",
-            "SELECT r.cell, r.scale, r.sparsity, r.arch, r.seed, e.* FROM endpoints e JOIN runs r USING (run) "
-            "WHERE r.grouping = 'grid' ORDER BY r.sparsity, r.arch, r.seed, e.tokens, r.run",
+            """
+            SELECT r.cell, r.scale, r.sparsity, r.arch, r.seed, e.*
+              FROM endpoints e JOIN runs r USING (run)
+              WHERE r.grouping = 'grid' ORDER BY r.sparsity, r.arch, r.seed, e.tokens, r.run
+            """,
         )
         return self.ordered(frame)
 

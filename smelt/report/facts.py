@@ -4,61 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas as pd
-
 from smelt.report.contents import Item
 from smelt.report.data import Data, NotMeasured
 from smelt.report.markup import missing_html
 from smelt.report.output import Column, TableView, table_html
 from smelt.report.tables.formats import fixed, integer, scientific, short, text
 
-PAPER_WINDOW = (1.3e19, 2.2e21)
-
-
-def window_sentence(data: Data) -> str:
-    """Say how far the study's compute is from the paper's; every verdict holds for the former."""
-    found = data.frame(
-        "SELECT min(flops) AS low, max(flops) AS high FROM endpoints JOIN runs USING (run) WHERE grouping = 'grid'"
-    ).iloc[0]
-    low, high = PAPER_WINDOW
-    paper = f"the paper's are at {low:.1e} to {high:.1e}"
-    if pd.isna(found["low"]):
-        return f"No endpoint of the grid was measured; {paper} training FLOPs."
-    return (
-        f"A verdict holds for this study's compute: its endpoints are at {found['low']:.1e} to "
-        f"{found['high']:.1e} training FLOPs, {paper}."
-    )
-
 
 def facts(data: Data) -> list[tuple[str, str]]:
     """Return label and text of what the study consists of."""
     study = data.study
     runs = data.frame(
-        "SELECT count(*) AS runs, count_if(grouping = 'grid') AS grid, count(DISTINCT seed) AS seeds, "
-        "min(params_active) AS low, max(params_active) AS high, min(params_total) AS total_low, "
-        "max(params_total) AS total_high FROM runs"
+        """
+        SELECT count(*) AS runs, count_if(grouping = 'grid') AS grid, count(DISTINCT seed) AS seeds,
+          min(params_active) AS low, max(params_active) AS high, min(params_total) AS total_low,
+          max(params_total) AS total_high FROM runs
+        """
     ).iloc[0]
     ends = data.frame("SELECT count(*) AS n, min(tokens) AS low, max(tokens) AS high FROM endpoints").iloc[0]
     loop = study.loop
     runs = runs.astype(int)
-    rows = [
+    tokens = f", at {short(ends['low'])} to {short(ends['high'])} tokens" if ends["n"] else ""
+    return [
         ("Scales", ", ".join(data.scales)),
         ("Sparsities", ", ".join(f"{sparsity}%" for sparsity in data.sparsities)),
         ("Runs", f"{runs['runs']}, of them {runs['grid']} in the grid; seeds: {runs['seeds']}"),
         ("Active parameters", f"{short(runs['low'])} to {short(runs['high'])}"),
         ("Total parameters", f"{short(runs['total_low'])} to {short(runs['total_high'])}"),
-        (
-            "Endpoints",
-            f"{ends['n']}"
-            if not ends["n"]
-            else f"{ends['n']}, at {short(ends['low'])} to {short(ends['high'])} tokens",
-        ),
+        ("Endpoints", f"{int(ends['n'])}{tokens}"),
         ("Loop", f"{loop.span:.0%} of the layers, visited {loop.visits} times, {loop.order} order"),
         ("Narrowed first", f"{loop.narrow}, to pay for the visits at equal budgets"),
         ("Vocabulary and context", f"{study.corpus.vocab} and {study.corpus.context} tokens"),
         ("Task suite", _suite(study.evaluation.suite)),
     ]
-    return rows
 
 
 def _suite(name: str) -> str:
@@ -86,10 +64,9 @@ def datacard(data: Data) -> str:
         Column("bytes_per_token", "Bytes a token", fixed(2)),
         Column("repeated_8grams", "Repeated 8-grams", fixed(3)),
     )
-    note = f"{short(total['train_tokens'])} training and {short(total['validation_tokens'])} held-out tokens in all."
-    return table_html(
-        item, TableView(columns, frame, note), caption="What the models were trained and tested on."
-    )
+    note = f"In all {short(total['train_tokens'])} training and {short(total['validation_tokens'])} held-out tokens."
+    view = TableView(columns, frame, note)
+    return table_html(item, view, caption="What the models were trained and tested on.")
 
 
 def clock(data: Data) -> dict[str, Any]:
@@ -97,9 +74,11 @@ def clock(data: Data) -> dict[str, Any]:
     frame = data.frame(
         """
         SELECT r.grouping, r.scale, count(DISTINCT r.run) AS runs, sum(t.seconds) AS seconds,
-          any_value(r.tokens_planned) AS tokens, sum(r.flops_per_token * r.tokens_planned) / count(DISTINCT t.phase)
-          AS flops, avg(t.tokens_per_s) AS tokens_per_s, any_value(t.device) AS device
-        FROM throughput t JOIN runs r USING (run) GROUP BY r.grouping, r.scale ORDER BY r.grouping <> 'grid', r.grouping, r.scale
+          any_value(r.tokens_planned) AS tokens,
+          sum(r.flops_per_token * r.tokens_planned) / count(DISTINCT t.phase) AS flops,
+          avg(t.tokens_per_s) AS tokens_per_s, any_value(t.device) AS device
+        FROM throughput t JOIN runs r USING (run) GROUP BY r.grouping, r.scale
+        ORDER BY r.grouping <> 'grid', r.grouping, r.scale
         """
     )
     if frame.empty:

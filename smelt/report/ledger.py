@@ -13,6 +13,4 @@ MARKS = dict(zip(VERDICTS, "✓✗?–", strict=True))
 def ledger(data: Data) -> pd.DataFrame:
     """Return the claims in the order of their numbers; raise NotMeasured where there are none."""
     data.need("claims")
-    frame = data.frame("SELECT * FROM claims")
-    number = frame["claim"].str.extract(r"(\d+)", expand=False).astype(int)
-    return frame.assign(number=number).sort_values("number", kind="stable").drop(columns="number")
+    return data.frame("SELECT * FROM claims ORDER BY number")

@@ -12,7 +12,7 @@ from smelt.errors import SmeltError
 from smelt.files import atomic_path, read_json, write_text
 from smelt.report.contents import FIGURES, SECTIONS, TABLES, Item, Section
 from smelt.report.data import Data, NotMeasured
-from smelt.report.facts import clock, datacard, facts, window_sentence
+from smelt.report.facts import clock, datacard, facts
 from smelt.report.ledger import MARKS, VERDICTS, ledger
 from smelt.report.markup import caption_html, missing_html
 from smelt.report.page import TEMPLATES, render
@@ -84,7 +84,7 @@ def _ledger(data: Data) -> dict[str, Any]:
         return {"rows": [], "missing": str(missing).replace("`", "")}
     rows = [
         {
-            **{key: record[key] for key in ("claim", "statement", "paper_value", "verdict", "reason")},
+            **record,
             "mark": MARKS[record["verdict"]],
             "value": "–" if record["value"] != record["value"] else scientific(record["value"]),
             "interval": interval_text(record["low"], record["high"]),
@@ -92,7 +92,7 @@ def _ledger(data: Data) -> dict[str, Any]:
         for record in frame.to_dict("records")
     ]
     counts = [(verdict, sum(row["verdict"] == verdict for row in rows)) for verdict in VERDICTS]
-    return {"rows": rows, "counts": counts, "window": window_sentence(data)}
+    return {"rows": rows, "counts": counts, "scope": frame["scope"].iloc[0]}
 
 
 def _section(section: Section, results: Path) -> dict[str, Any]:
@@ -112,8 +112,9 @@ def _figure(item: Item, section: Section, folder: Path) -> str:
         return missing_html(item.id, item.label, item.title, about["not_measured"])
     picture = base64.b64encode(_present(folder / f"{item.id}.svg", section).read_bytes()).decode()
     caption = caption_html(item.label, item.title, item.caption, about["note"])
+    region = f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(item.label)}">'
     return (
-        f'<figure id="{item.id}"><div class="scroll" tabindex="0" role="region" aria-label="{escape(item.label)}">'
+        f'<figure id="{item.id}">{region}'
         f'<img src="data:image/svg+xml;base64,{picture}" alt="{escape(item.alt)}"></div>{caption}'
         f"{_files(item.id, ('svg', 'png', 'csv'))}</figure>"
     )

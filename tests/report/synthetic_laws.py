@@ -164,7 +164,7 @@ class LawRows:
                     "unit": "share",
                     "component": "all cells",
                     "rule": "Invented for a test.",
-                    "scope": "2e9 to 4e12 FLOPs",
+                    "scope": "An invented study of 2e9 to 4e12 FLOPs.",
                     "power": "",
                 }
             )

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from smelt.report.data import Data
-from smelt.report.figures.residual import middle_sparsity, visit_handles, visit_style
+from smelt.report.figures.residual import visit_handles, visit_style
 from smelt.report.output import Drawing
 from smelt.report.style import (
     GREY,
@@ -27,13 +27,16 @@ _KINDS = (("top1", "Top-1 token kept"), ("top8", "Top-8 overlap"), ("mass", "Mas
 def token_overlap(data: Data) -> Drawing:
     """Figure 17: three overlaps of a head with itself across visits, and with another head."""
     data.need("token_overlap")
-    sparsity = middle_sparsity(data)
+    sparsity = data.lowest_sparse
     frame = data.ordered(
         data.rows(
             f"token overlaps of SMELT runs at S = {sparsity}%",
-            "SELECT r.scale, t.kind, t.layer + 1 AS layer, avg(t.value) AS value, avg(t.control) AS control, "
-            "avg(t.chance) AS chance FROM token_overlap t JOIN runs r USING (run) WHERE r.grouping = 'grid' "
-            "AND r.arch = 'smelt' AND r.sparsity = ? AND t.visit = 1 GROUP BY ALL ORDER BY ALL",
+            """
+            SELECT r.scale, t.kind, t.layer + 1 AS layer, avg(t.value) AS value, avg(t.control) AS
+              control, avg(t.chance) AS chance FROM token_overlap t JOIN runs r USING (run)
+            WHERE r.grouping = 'grid' AND r.arch = 'smelt' AND r.sparsity = ? AND t.visit = 1
+            GROUP BY ALL ORDER BY ALL
+            """,
             sparsity,
         )
     )
@@ -75,11 +78,12 @@ def dyck_map(data: Data) -> Drawing:
     first, last = (_matrix(frame, visit) for visit in (0, int(frame["visit"].max())))
     figure, axes = plt.subplots(3, 1, figsize=(WIDTH, 4.6), sharex=True)
     titles = ("Visit 1", f"Visit {int(frame['visit'].max()) + 1}", "Difference")
+    top = max(first.max(), last.max())
     for axis, title, matrix in zip(axes, titles, (first, last, last - first), strict=True):
         colours = (
             {"cmap": "RdBu_r", "vmin": -1, "vmax": 1}
             if title == "Difference"
-            else {"cmap": "Reds", "vmin": 0}
+            else {"cmap": "Reds", "vmin": 0, "vmax": top}
         )
         image = axis.imshow(matrix, aspect="auto", interpolation="nearest", **colours)
         axis.set_title(title)
@@ -96,8 +100,11 @@ def _dyck_run(data: Data) -> str:
     frame = data.ordered(
         data.rows(
             "Dyck head of a SMELT run",
-            "SELECT DISTINCT r.run, r.scale, r.sparsity, r.seed FROM dyck_map d JOIN runs r USING (run) "
-            "WHERE r.grouping = 'grid' ORDER BY r.sparsity = 0 DESC, r.sparsity DESC, r.seed DESC",
+            """
+            SELECT DISTINCT r.run, r.scale, r.sparsity, r.seed
+            FROM dyck_map d JOIN runs r USING (run)
+            WHERE r.grouping = 'grid' ORDER BY r.sparsity = 0 DESC, r.sparsity DESC, r.seed DESC
+            """,
         )
     )
     return frame["run"].iloc[-1]
@@ -134,20 +141,23 @@ def _dyck_note(data: Data, run: str, frame: pd.DataFrame) -> str:
         if values:
             parts.append(f"{label} {values[0]:.2f} to {values[-1]:.2f}")
     if parts:
-        text += f" Mean mass from visit 1 to the last: {', '.join(parts)} (the paper: BOS 0.60 to 0.02, answers 0.24 to 0.85)."
+        text += f" Mean mass from visit 1 to the last: {', '.join(parts)}"
+        text += " (the paper: BOS 0.60 to 0.02, answers 0.24 to 0.85)."
     return text
 
 
 def sink_heads(data: Data) -> Drawing:
     """Figure 19a: sink mass of every head, visit 1 and visit 2, at the largest scale."""
     data.need("sink")
-    sparsity, scale = middle_sparsity(data), data.scales[-1]
+    sparsity, scale = data.lowest_sparse, data.scales[-1]
     frame = data.rows(
         f"sink masses of SMELT at scale {scale}, S = {sparsity}%",
-        "SELECT s.layer + 1 AS layer, s.visit, s.head + 1 AS head, avg(s.mass) AS mass "
-        "FROM sink s JOIN runs r USING (run) WHERE r.grouping = 'grid' AND r.arch = 'smelt' AND r.scale = ? "
-        "AND r.sparsity = ? AND s.layer BETWEEN r.loop_start AND r.loop_start + r.loop_length - 1 "
-        "GROUP BY ALL ORDER BY ALL",
+        """
+        SELECT s.layer + 1 AS layer, s.visit, s.head + 1 AS head, avg(s.mass) AS mass
+        FROM sink s JOIN runs r USING (run) WHERE r.grouping = 'grid' AND r.arch = 'smelt' AND r.scale
+          = ? AND r.sparsity = ? AND s.layer BETWEEN r.loop_start AND r.loop_start + r.loop_length - 1
+        GROUP BY ALL ORDER BY ALL
+        """,
         scale,
         sparsity,
     )
@@ -177,7 +187,7 @@ def sink_depth(data: Data) -> Drawing:
     axes[0].set_title(str(data.scales[-1]))
     axes[0].set(xlabel="Physical layer", ylabel="Mass on the segment start")
     legend_above(figure, _sink_handles(frame))
-    return Drawing(figure, frame, f"S = {middle_sparsity(data)}%.")
+    return Drawing(figure, frame, f"S = {data.lowest_sparse}%.")
 
 
 def sink_scales(data: Data) -> Drawing:
@@ -190,18 +200,20 @@ def sink_scales(data: Data) -> Drawing:
         axis.set_title(str(scale))
     outer_labels(axes, "Physical layer", "Mass on segment start")
     legend_above(figure, _sink_handles(frame))
-    return Drawing(figure, frame, f"S = {middle_sparsity(data)}%.")
+    return Drawing(figure, frame, f"S = {data.lowest_sparse}%.")
 
 
 def _sink_means(data: Data) -> pd.DataFrame:
     data.need("sink")
-    sparsity = middle_sparsity(data)
+    sparsity = data.lowest_sparse
     return data.ordered(
         data.rows(
             f"sink masses at S = {sparsity}%",
-            "SELECT r.scale, r.arch, s.visit, s.layer + 1 AS layer, avg(s.mass) AS mass "
-            "FROM sink s JOIN runs r USING (run) WHERE r.grouping = 'grid' AND r.sparsity = ? "
-            "GROUP BY ALL ORDER BY ALL",
+            """
+            SELECT r.scale, r.arch, s.visit, s.layer + 1 AS layer, avg(s.mass) AS mass
+            FROM sink s JOIN runs r USING (run) WHERE r.grouping = 'grid' AND r.sparsity = ?
+            GROUP BY ALL ORDER BY ALL
+            """,
             sparsity,
         )
     )

@@ -48,8 +48,10 @@ def _gains(data: Data, prefix: str, paper: dict[str, float], label: str) -> Draw
     data.need("ce_gain")
     frame = data.rows(
         f"CE gain by {prefix.rstrip(':')}",
-        "SELECT subset, budget, sparsity, 100 * gain AS gain, 100 * low AS low, 100 * high AS high FROM ce_gain "
-        "WHERE starts_with(subset, ?) ORDER BY subset, budget, sparsity",
+        """
+        SELECT subset, budget, sparsity, 100 * gain AS gain, 100 * low AS low, 100 * high AS high
+        FROM ce_gain WHERE starts_with(subset, ?) ORDER BY subset, budget, sparsity
+        """,
         prefix,
     )
     frame["name"] = frame["subset"].str.removeprefix(prefix)
@@ -61,7 +63,7 @@ def _gains(data: Data, prefix: str, paper: dict[str, float], label: str) -> Draw
     places = frame["name"].map({name: i for i, name in enumerate(names)})
     axis.bar(places, frame["gain"], width=0.55, color=RED, alpha=0.85)
     _whiskers(axis, places, frame)
-    axis.plot(places, frame["paper"], **PAPER)
+    axis.plot(places + 0.16, frame["paper"], **PAPER)
     axis.axhline(0, color=GREY, linewidth=0.8)
     axis.set_xticks(range(len(names)), names)
     axis.set(xlabel=label, ylabel="CE gain (%)")
@@ -175,7 +177,8 @@ def _curves(data: Data) -> pd.DataFrame:
     data.need("shot_curves")
     return data.frame(
         """
-        SELECT arch, task, shots, 100 * accuracy AS accuracy, 100 * low AS low, 100 * high AS high, seeds, cells
+        SELECT arch, task, shots, 100 * accuracy AS accuracy, 100 * low AS low, 100 * high AS high, seeds,
+          cells
         FROM shot_curves ORDER BY task, arch, shots
         """
     )

@@ -53,9 +53,13 @@ def _scored(data: Data, metric: str) -> pd.DataFrame:
     data.need("endpoints")
     frame = data.rows(
         f"{_METRICS[metric][0]} score (suite {data.study.evaluation.suite})",
-        f"SELECT r.cell, r.scale, r.sparsity, r.arch, r.seed, e.run, e.horizon, e.tokens, e.flops, e.val_loss, "
-        f"e.suite, e.baseline_version, e.{metric} AS value FROM endpoints e JOIN runs r USING (run) "
-        f"WHERE r.grouping = 'grid' AND e.{metric} IS NOT NULL ORDER BY r.sparsity, r.arch, r.seed, e.tokens, r.run",
+        f"""
+        SELECT r.cell, r.scale, r.sparsity, r.arch, r.seed, e.run, e.horizon, e.tokens, e.flops,
+          e.val_loss, e.suite, e.baseline_version, e.{metric} AS value
+        FROM endpoints e JOIN runs r USING (run)
+        WHERE r.grouping = 'grid' AND e.{metric} IS NOT NULL ORDER BY r.sparsity, r.arch, r.seed,
+          e.tokens, r.run
+        """,
     )
     frame["value"] *= _METRICS[metric][2]
     return data.ordered(frame)
@@ -187,12 +191,15 @@ def radar(data: Data) -> Drawing:
     data.need("task_scores")
     frame = data.rows(
         f"task scores of the largest cell, {data.scales[-1]}, S = {data.sparsities[-1]}%",
-        "WITH last AS (SELECT run, max(horizon) AS horizon FROM task_scores GROUP BY run), "
-        "tasks AS (SELECT r.arch, t.category, t.task, avg(t.value) AS accuracy, any_value(t.chance) AS chance "
-        "FROM task_scores t JOIN last USING (run, horizon) JOIN runs r USING (run) WHERE t.metric = 'accuracy' "
-        "AND r.grouping = 'grid' AND r.scale = ? AND r.sparsity = ? GROUP BY ALL) "
-        "SELECT arch, category, 100 * avg(accuracy) AS accuracy, 100 * avg(chance) AS chance, count(*) AS tasks "
-        "FROM tasks GROUP BY ALL ORDER BY category, arch",
+        """
+        WITH last AS (SELECT run, max(horizon) AS horizon
+        FROM task_scores GROUP BY run), tasks AS (SELECT r.arch, t.category, t.task, avg(t.value) AS
+          accuracy, any_value(t.chance) AS chance
+        FROM task_scores t JOIN last USING (run, horizon) JOIN runs r USING (run)
+        WHERE t.metric = 'accuracy' AND r.grouping = 'grid' AND r.scale = ? AND r.sparsity = ?
+        GROUP BY ALL) SELECT arch, category, 100 * avg(accuracy) AS accuracy, 100 * avg(chance) AS
+          chance, count(*) AS tasks FROM tasks GROUP BY ALL ORDER BY category, arch
+        """,
         data.scales[-1],
         data.sparsities[-1],
     )

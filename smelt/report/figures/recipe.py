@@ -61,7 +61,7 @@ def recipe(data: Data) -> Drawing:
 def _shown_cell(data: Data) -> tuple[str, int]:
     """The ablation scale, or the first, at the lowest sparsity that is not zero."""
     scale = data.study.ablations.get("scale", data.scales[0])
-    return scale, next((s for s in data.sparsities if s), data.sparsities[0])
+    return scale, data.lowest_sparse
 
 
 def _stack(axis: Axes, left: float, row: dict) -> None:
@@ -152,9 +152,11 @@ def power(data: Data) -> Drawing:
     data.need("power")
     frame = data.ordered(
         data.frame(
-            "SELECT DISTINCT r.scale, r.sparsity, p.* FROM power p "
-            "JOIN (SELECT DISTINCT cell, scale, sparsity FROM runs WHERE grouping = 'grid') r USING (cell) "
-            "ORDER BY r.sparsity, p.flops"
+            """
+            SELECT DISTINCT r.scale, r.sparsity, p.*
+            FROM power p JOIN (SELECT DISTINCT cell, scale, sparsity
+            FROM runs WHERE grouping = 'grid') r USING (cell) ORDER BY r.sparsity, p.flops
+            """
         )
     )
     measured = _measured_gaps(data)
@@ -187,9 +189,12 @@ def power(data: Data) -> Drawing:
 
 def _measured_gaps(data: Data) -> pd.DataFrame:
     return data.frame(
-        "SELECT s.cell, s.sparsity, a.horizon, avg(a.flops) AS flops, avg(a.val_loss - b.val_loss) AS gap "
-        "FROM endpoints a JOIN runs s USING (run) JOIN endpoints b ON b.run = s.baseline AND b.horizon = a.horizon "
-        "WHERE s.grouping = 'grid' AND s.arch = ? GROUP BY ALL ORDER BY s.cell, a.horizon",
+        """
+        SELECT s.cell, s.sparsity, a.horizon, avg(a.flops) AS flops, avg(a.val_loss - b.val_loss) AS gap
+        FROM endpoints a JOIN runs s USING (run) JOIN endpoints b ON b.run = s.baseline AND b.horizon =
+          a.horizon WHERE s.grouping = 'grid' AND s.arch = ?
+        GROUP BY ALL ORDER BY s.cell, a.horizon
+        """,
         PAIR[1],
     )
 
@@ -197,7 +202,10 @@ def _measured_gaps(data: Data) -> pd.DataFrame:
 def _seed_spread(data: Data) -> float | None:
     """Return twice the pooled standard deviation of the loss between seeds, None with one seed."""
     found = data.frame(
-        "SELECT sqrt(avg(v)) AS spread FROM (SELECT var_samp(e.val_loss) AS v FROM endpoints e "
-        "JOIN runs r USING (run) WHERE r.grouping = 'grid' GROUP BY r.cell, r.arch, e.horizon HAVING count(*) > 1)"
+        """
+        SELECT sqrt(avg(v)) AS spread FROM (SELECT var_samp(e.val_loss) AS v
+        FROM endpoints e JOIN runs r USING (run)
+        WHERE r.grouping = 'grid' GROUP BY r.cell, r.arch, e.horizon HAVING count(*) > 1)
+        """
     )["spread"].iloc[0]
     return None if pd.isna(found) else 2 * float(found)

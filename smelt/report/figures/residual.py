@@ -12,6 +12,7 @@ from smelt.report.output import Drawing
 from smelt.report.style import GREY, LOOKS, RED, WIDTH, legend_above, plt
 
 _STAGES = ("X", "Q", "K", "V", "PV", "O")
+_PAPER_STAGES = "The paper's ranges: X 0.84–0.93, Q and K 0.89–0.93, V 0.65–0.74, PV 0.56–0.69, O 0.49–0.64."
 _VISITS = ("#e39a9d", RED, "#7d151a", "#3d0a0d")  # light to dark along the visits
 
 
@@ -30,24 +31,21 @@ def visit_handles(visits: list[int]) -> list[Line2D]:
     return [Line2D([], [], label=f"visit {visit + 1}", **visit_style(visit)) for visit in visits]
 
 
-def middle_sparsity(data: Data) -> int:
-    """Return the lowest sparsity above 0, the S = 85% of the paper."""
-    return next((sparsity for sparsity in data.sparsities if sparsity), data.sparsities[0])
-
-
 def flow(data: Data) -> Drawing:
     """Figure 13: RMS of the stream and of the update and their ratio, by layer, visit and scale."""
     data.need("residual_flow")
-    sparsity = middle_sparsity(data)
+    sparsity = data.lowest_sparse
     frame = data.ordered(
         data.rows(
             f"residual flow of SMELT runs at S = {sparsity}%",
-            "SELECT r.scale, f.layer + 1 AS layer, f.visit, f.component, avg(f.rms) AS rms, min(f.low) AS low, "
-            "max(f.high) AS high, avg(f.relative) AS relative "
-            "FROM residual_flow f JOIN runs r USING (run) WHERE r.grouping = 'grid' AND r.arch = 'smelt' "
-            "AND r.sparsity = ? AND f.component IN ('stream', 'update') "
-            "AND f.layer BETWEEN r.loop_start AND r.loop_start + r.loop_length - 1 "
-            "GROUP BY ALL ORDER BY ALL",
+            """
+            SELECT r.scale, f.layer + 1 AS layer, f.visit, f.component, avg(f.rms) AS rms, min(f.low) AS
+              low, max(f.high) AS high, avg(f.relative) AS relative
+            FROM residual_flow f JOIN runs r USING (run)
+            WHERE r.grouping = 'grid' AND r.arch = 'smelt' AND r.sparsity = ? AND f.component IN
+              ('stream', 'update') AND f.layer BETWEEN r.loop_start AND r.loop_start + r.loop_length - 1
+            GROUP BY ALL ORDER BY ALL
+            """,
             sparsity,
         )
     )
@@ -59,7 +57,7 @@ def flow(data: Data) -> Drawing:
             part = frame[(frame["scale"] == scale) & (frame["component"] == component)]
             for visit, line in part.groupby("visit"):
                 axis.plot(line["layer"], line[value], **visit_style(visit))
-            axis.set_ylim(bottom=0)
+            axis.set_ylim(0, 1.08 * part[value].max())
             axis.xaxis.set_major_locator(plt.MaxNLocator(integer=True, nbins=5))
         grid[0, column].set_title(str(scale))
         grid[2, column].set_xlabel("Layer")
@@ -72,12 +70,15 @@ def flow(data: Data) -> Drawing:
 def update_cosine(data: Data) -> Drawing:
     """Figure 15: cosine of every pair of updates in execution order, at the largest scale."""
     data.need("update_cosine")
-    sparsity, scale = middle_sparsity(data), data.scales[-1]
+    sparsity, scale = data.lowest_sparse, data.scales[-1]
     frame = data.rows(
         f"update cosines of scale {scale} at S = {sparsity}%",
-        "SELECT r.arch, u.i, u.j, u.layer_i + 1 AS layer_i, u.visit_i, u.layer_j + 1 AS layer_j, u.visit_j, "
-        "avg(u.cosine) AS cosine FROM update_cosine u JOIN runs r USING (run) WHERE r.grouping = 'grid' "
-        "AND r.scale = ? AND r.sparsity = ? GROUP BY ALL ORDER BY ALL",
+        """
+        SELECT r.arch, u.i, u.j, u.layer_i + 1 AS layer_i, u.visit_i, u.layer_j + 1 AS layer_j,
+          u.visit_j, avg(u.cosine) AS cosine FROM update_cosine u JOIN runs r USING (run)
+        WHERE r.grouping = 'grid' AND r.scale = ? AND r.sparsity = ?
+        GROUP BY ALL ORDER BY ALL
+        """,
         scale,
         sparsity,
     )
@@ -99,10 +100,10 @@ def _execution_ticks(axis: Axes, layers: list[int], visits: list[int]) -> None:
     """Label executions by layer, with a prime for every later visit, at most 15 of them."""
     step = -(-len(layers) // 15)
     places = list(range(0, len(layers), step))
-    labels = [f"{layers[i]}{'′' * visits[i]}" for i in places]
+    labels = [str(layers[i]) + "'" * visits[i] for i in places]
     axis.set_xticks(places, labels, fontsize=7)
     axis.set_yticks(places, labels, fontsize=7)
-    axis.set_xlabel("Execution: layer (′ second visit)")
+    axis.set_xlabel("Execution: layer (' second visit)")
     axis.set_ylabel("Execution")
     changes = [i - 0.5 for i in range(1, len(visits)) if visits[i] != visits[i - 1]]
     for place in changes:
@@ -112,30 +113,36 @@ def _execution_ticks(axis: Axes, layers: list[int], visits: list[int]) -> None:
 
 def _cosine_note(data: Data, scale: str, sparsity: int) -> str:
     found = data.frame(
-        "SELECT avg(d.value) AS same, avg(d.reference) AS other FROM diagnostics d JOIN runs r USING (run) "
-        "WHERE d.diagnostic = 'update_cosine' AND r.grouping = 'grid' AND r.arch = 'smelt' "
-        "AND r.scale = ? AND r.sparsity = ?",
+        """
+        SELECT avg(d.value) AS same, avg(d.reference) AS other
+        FROM diagnostics d JOIN runs r USING (run)
+        WHERE d.diagnostic = 'update_cosine' AND r.grouping = 'grid' AND r.arch = 'smelt' AND r.scale =
+          ? AND r.sparsity = ?
+        """,
         scale,
         sparsity,
     ).iloc[0]
     if np.isnan(found["same"]) or np.isnan(found["other"]):
         return f"Scale {scale}, S = {sparsity}%."
     return (
-        f"Scale {scale}, S = {sparsity}%: a layer's two updates have a mean cosine of {found['same']:.2f}, other "
-        f"cross-visit pairs {found['other']:.2f} (the paper at 1.6B: 0.56 and 0.16)."
+        f"Scale {scale}, S = {sparsity}%: a layer's two updates have a mean cosine of {found['same']:.2f}, "
+        f"other cross-visit pairs {found['other']:.2f} (the paper at 1.6B: 0.56 and 0.16)."
     )
 
 
 def visit_cosine(data: Data) -> Drawing:
     """Figure 16: cosine between the visits at six stages of the attention, by scale."""
     data.need("visit_cosine")
-    sparsity = middle_sparsity(data)
+    sparsity = data.lowest_sparse
     frame = data.ordered(
         data.rows(
             f"visit cosines of SMELT runs at S = {sparsity}%",
-            "SELECT r.scale, v.layer + 1 AS layer, v.stage, avg(v.cosine) AS cosine, min(v.low) AS low, "
-            "max(v.high) AS high FROM visit_cosine v JOIN runs r USING (run) WHERE r.grouping = 'grid' "
-            "AND r.arch = 'smelt' AND r.sparsity = ? AND v.visit = 1 GROUP BY ALL ORDER BY ALL",
+            """
+            SELECT r.scale, v.layer + 1 AS layer, v.stage, avg(v.cosine) AS cosine, min(v.low) AS low,
+              max(v.high) AS high FROM visit_cosine v JOIN runs r USING (run)
+            WHERE r.grouping = 'grid' AND r.arch = 'smelt' AND r.sparsity = ? AND v.visit = 1
+            GROUP BY ALL ORDER BY ALL
+            """,
             sparsity,
         )
     )
@@ -157,8 +164,4 @@ def visit_cosine(data: Data) -> Drawing:
     grid[0, 0].set_ylim(low, 1.03)
     handles = [Line2D([], [], color=colours[s], marker=markers[s], markersize=4, label=s) for s in _STAGES]
     figure.legend(handles=handles, loc="outside upper center", ncols=6)
-    return Drawing(figure, frame, _paper_stages(sparsity))
-
-
-def _paper_stages(sparsity: int) -> str:
-    return f"S = {sparsity}%. The paper's ranges: X 0.84–0.93, Q and K 0.89–0.93, V 0.65–0.74, PV 0.56–0.69, O 0.49–0.64."
+    return Drawing(figure, frame, f"S = {sparsity}%. {_PAPER_STAGES}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -14,6 +16,7 @@ from smelt.report.output import Drawing
 from smelt.report.style import (
     AMBER,
     INK,
+    LIGHT,
     LOOKS,
     WIDTH,
     legend_above,
@@ -41,10 +44,13 @@ def shared_experts(data: Data) -> Drawing:
     data.need("routing_overlap")
     frame = data.rows(
         "looped grid runs with routing",
-        "SELECT r.sparsity, o.shared, avg(o.fraction) AS fraction, min(o.low) AS low, max(o.high) AS high, "
-        "avg(o.chance) AS chance, avg(o.chance_mean) AS chance_mean "
-        "FROM routing_overlap o JOIN runs r USING (run) "
-        "WHERE r.grouping = 'grid' AND r.arch = 'smelt' AND o.visit = 1 GROUP BY ALL ORDER BY ALL",
+        """
+        SELECT r.sparsity, o.shared, avg(o.fraction) AS fraction, min(o.low) AS low, max(o.high) AS high,
+          avg(o.chance) AS chance, avg(o.chance_mean) AS chance_mean
+        FROM routing_overlap o JOIN runs r USING (run)
+        WHERE r.grouping = 'grid' AND r.arch = 'smelt' AND o.visit = 1
+        GROUP BY ALL ORDER BY ALL
+        """,
     )
     sparsities = sorted(frame["sparsity"].unique())
     figure, axes = panels(len(sparsities), columns=4, height=2.3)
@@ -71,10 +77,13 @@ def diagnostics(data: Data) -> Drawing:
     data.need("diagnostics")
     frame = data.rows(
         "diagnostics of looped grid runs",
-        "SELECT r.scale, r.sparsity, d.diagnostic, avg(d.value) AS value, min(d.low) AS low, "
-        "max(d.high) AS high, avg(d.reference) AS reference "
-        "FROM diagnostics d JOIN runs r USING (run) WHERE r.grouping = 'grid' AND r.arch = 'smelt' "
-        "GROUP BY ALL ORDER BY r.scale, r.sparsity, d.diagnostic",
+        """
+        SELECT r.scale, r.sparsity, d.diagnostic, avg(d.value) AS value, min(d.low) AS low, max(d.high)
+          AS high, avg(d.reference) AS reference
+        FROM diagnostics d JOIN runs r USING (run)
+        WHERE r.grouping = 'grid' AND r.arch = 'smelt'
+        GROUP BY ALL ORDER BY r.scale, r.sparsity, d.diagnostic
+        """,
     )
     figure, grid = plt.subplots(2, 4, figsize=(WIDTH, 4.2))
     for axis, (title, name) in zip(grid.flat, _PANELS, strict=True):
@@ -119,3 +128,61 @@ def _ratio_note(frame: pd.DataFrame) -> str:
         return ""
     above = int((ratios["value"] > 1).sum())
     return f"{above} of {len(ratios)} norm ratios are above 1 (the paper: all of 64)."
+
+
+_INTERVENTIONS = {
+    "queries": "queries of visit 1",
+    "keys": "keys of visit 1",
+    "pattern": "attention pattern of visit 1",
+    "values": "values of visit 1",
+    "attention": "attention of visit 1",
+    "routing": "experts of visit 1",
+    "skip_attention": "no attention write",
+    "skip_experts": "no expert write",
+    "skip": "no second visit",
+    "single_visit": "one visit at full strength",
+}
+
+
+def interventions(data: Data) -> Drawing:
+    """Figure P3: what the loss loses when the second visit repeats or leaves out a part, by category."""
+    data.need("interventions")
+    sparsity = data.lowest_sparse
+    frame = data.rows(
+        f"interventions on SMELT runs at S = {sparsity}%",
+        """
+        SELECT i.intervention, i.category, avg(i.rise) AS rise, min(i.low) AS low, max(i.high) AS high,
+          count(*) AS runs
+        FROM interventions i JOIN runs r USING (run)
+        WHERE r.grouping = 'grid' AND r.arch = 'smelt' AND r.sparsity = ? AND i.intervention <> 'none'
+        GROUP BY ALL ORDER BY ALL
+        """,
+        sparsity,
+    )
+    names = [name for name in _INTERVENTIONS if name in set(frame["intervention"])]
+    categories = [name for name in sorted(frame["category"].unique()) if name != "all"]
+    colours = dict(zip(categories, sns.color_palette("colorblind", len(categories)), strict=True))
+    markers = dict(zip(categories, itertools.cycle("osD^vP*X"), strict=False))
+    figure, axis = plt.subplots(figsize=(WIDTH, 0.9 + 0.36 * len(names)))
+    for place, name in enumerate(names):
+        part = frame[frame["intervention"] == name].set_index("category")
+        if "all" in part.index:
+            axis.barh(place, part.at["all", "rise"], color=LIGHT, height=0.7)
+            axis.plot([part.at["all", "low"], part.at["all", "high"]], [place, place], color=INK, linewidth=1)
+        for category in categories:
+            if category in part.index:
+                marker = {"color": colours[category], "marker": markers[category]}
+                axis.plot(part.at[category, "rise"], place, **marker, markersize=5, linestyle="none")
+    axis.set_yticks(range(len(names)), [_INTERVENTIONS[name] for name in names])
+    axis.invert_yaxis()
+    axis.axvline(0, color=INK, linewidth=0.8)
+    axis.set_xlabel("Rise of the loss (nats per token)")
+    handles = [Patch(color=LIGHT, label="all text")]
+    for category in categories:
+        look = {"color": colours[category], "marker": markers[category]}
+        handles.append(Line2D([], [], label=category, linestyle="none", markersize=5, **look))
+    legend_above(figure, handles)
+    runs = int(frame["runs"].max())
+    return Drawing(
+        figure, frame, f"S = {sparsity}%, mean over {runs} runs; whiskers span the runs' 95% intervals."
+    )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
@@ -11,6 +14,7 @@ from smelt.laws import Surface, ce_gain, frontier_loss
 from smelt.report.data import Data
 from smelt.report.output import Drawing
 from smelt.report.style import (
+    GREY,
     LOOKS,
     PAIR,
     WIDTH,
@@ -22,6 +26,7 @@ from smelt.report.style import (
     plt,
     power_label,
     sparsity_title,
+    tokens_label,
 )
 
 COMPUTE = "Training compute (FLOPs)"
@@ -171,3 +176,46 @@ def _law_note(laws: dict[str, Surface]) -> str:
 
 def _drawn(frame: pd.DataFrame, value: str) -> pd.DataFrame:
     return frame[["run", "scale", "sparsity", "arch", "seed", "horizon", "tokens", "flops", value]]
+
+
+def gaps(data: Data) -> Drawing:
+    """Figure P2: SMELT minus Baseline at every endpoint, on the same tokens; below zero SMELT is better."""
+    data.need("endpoints")
+    frame = data.ordered(
+        data.rows(
+            "pairs of endpoints",
+            """
+            SELECT s.scale, s.sparsity, a.tokens, avg(a.flops) AS flops, avg(a.val_loss - b.val_loss) AS gap,
+              stddev_samp(a.val_loss - b.val_loss) AS deviation, count(*) AS seeds
+            FROM endpoints a JOIN runs s USING (run)
+            JOIN endpoints b ON b.run = s.baseline AND b.horizon = a.horizon
+            WHERE s.grouping = 'grid' AND s.arch = 'smelt' GROUP BY ALL ORDER BY ALL
+            """,
+        )
+    )
+    colours = dict(zip(data.scales, sns.color_palette("viridis", len(data.scales)), strict=True))
+    markers = dict(zip(data.scales, itertools.cycle("osD^vP"), strict=False))
+    figure, axes = panels(len(data.sparsities), height=2.2)
+    for axis, sparsity in zip(axes, data.sparsities, strict=True):
+        axis.axhline(0, color=GREY, linewidth=0.9)
+        for scale in data.scales:
+            part = frame[(frame["scale"] == scale) & (frame["sparsity"] == sparsity)]
+            axis.errorbar(
+                part["tokens"],
+                part["gap"],
+                yerr=part["deviation"].fillna(0),
+                color=colours[scale],
+                marker=markers[scale],
+                markersize=4,
+                elinewidth=0.8,
+            )
+        axis.set_title(sparsity_title(sparsity))
+        log_axis(axis, frame["tokens"], tokens_label)
+    outer_labels(axes, "Tokens seen", "SMELT − Baseline (nats)")
+    legend_above(
+        figure,
+        [Line2D([], [], color=colours[s], marker=markers[s], markersize=4, label=s) for s in data.scales],
+    )
+    better = int((frame["gap"] < 0).sum())
+    bars = " Bars: one standard deviation between seeds." if (frame["seeds"] > 1).any() else ""
+    return Drawing(figure, frame, f"SMELT has the lower loss at {better} of {len(frame)} points.{bars}")

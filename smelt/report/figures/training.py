@@ -50,7 +50,7 @@ def scale_3(data: Data) -> Drawing:
 
 def two_cells(data: Data) -> Drawing:
     """Figure 2: the smallest and the largest scale at the lowest sparsity that is not zero."""
-    sparsity = next((s for s in data.sparsities if s), data.sparsities[0])
+    sparsity = data.lowest_sparse
     scales = list(dict.fromkeys((data.scales[0], data.scales[-1])))
     return _curves(data, [(scale, sparsity) for scale in scales], lambda s, p: f"{s}, {sparsity_title(p)}")
 
@@ -108,10 +108,12 @@ def _log(data: Data, scale: str, sparsity: int) -> pd.DataFrame:
     """Return the training log of a cell's pair of the first seed, the trunk smoothed."""
     frame = data.rows(
         f"training log of cell {scale}, S = {sparsity}%",
-        "SELECT r.scale, r.sparsity, r.arch, t.phase, t.horizon, t.step, t.tokens, t.loss "
-        "FROM train_log t JOIN runs r USING (run) "
-        "WHERE r.grouping = 'grid' AND r.seed = 0 AND r.scale = ? AND r.sparsity = ? "
-        "ORDER BY r.arch, t.phase, t.horizon, t.step",
+        """
+        SELECT r.scale, r.sparsity, r.arch, t.phase, t.horizon, t.step, t.tokens, t.loss
+        FROM train_log t JOIN runs r USING (run)
+        WHERE r.grouping = 'grid' AND r.seed = 0 AND r.scale = ? AND r.sparsity = ? ORDER BY r.arch,
+          t.phase, t.horizon, t.step
+        """,
         scale,
         sparsity,
     )
@@ -125,9 +127,12 @@ def _log(data: Data, scale: str, sparsity: int) -> pd.DataFrame:
 
 def _ends(data: Data, scale: str, sparsity: int) -> pd.DataFrame:
     return data.frame(
-        "SELECT r.scale, r.sparsity, r.arch, 'validation' AS phase, e.horizon, e.tokens, e.val_loss AS loss "
-        "FROM endpoints e JOIN runs r USING (run) "
-        "WHERE r.grouping = 'grid' AND r.seed = 0 AND r.scale = ? AND r.sparsity = ? ORDER BY r.arch, e.tokens",
+        """
+        SELECT r.scale, r.sparsity, r.arch, 'validation' AS phase, e.horizon, e.tokens, e.val_loss AS
+          loss FROM endpoints e JOIN runs r USING (run)
+        WHERE r.grouping = 'grid' AND r.seed = 0 AND r.scale = ? AND r.sparsity = ? ORDER BY r.arch,
+          e.tokens
+        """,
         scale,
         sparsity,
     )

@@ -7,29 +7,18 @@ import pandas as pd
 from smelt.report.data import Data
 from smelt.report.output import Column, TableView
 from smelt.report.paper import published
+from smelt.report.style import LOOKS
 from smelt.report.tables.formats import fixed, integer, percent, short, text
-
-# Section 9: architecture, span, and whether FLOPs, parameters and KV cache are matched.
-_STUDIES = (
-    ("Huginn", "dense", "middle 50%", "no", "yes", "no"),
-    ("Ouro", "dense", "100%", "no", "yes", "no"),
-    ("Saunshi et al.", "dense", "middle 33%", "partly", "no", "no"),
-    ("Schwethelm et al.", "dense", "middle 67/50/33% for r = 2/3/4", "yes", "no", "yes"),
-    ("Parcae", "dense", "middle 33%", "no", "yes", "no"),
-    ("LoopMoE", "MoE", "middle 33%", "yes", "yes", "no"),
-    ("Loopie", "MoE", "each layer", "partly", "no", "no"),
-    ("SMELT", "MoE", "middle 50%", "yes", "yes", "yes"),
-)
 
 
 def studies(data: Data) -> TableView:
     """Table 1: what other looped studies hold equal, as the paper has it, and this study."""
     loop = data.study.loop
-    own = (f"this study ({data.study.name})", "MoE", f"middle {100 * loop.span:.0f}%", "yes", "yes", "yes")
-    names = ("study", "architecture", "span", "flops", "params", "kv")
-    frame = pd.DataFrame([*_STUDIES, own], columns=names)
+    own = (f"this study ({data.study.name})", "MoE", f"mid {100 * loop.span:.0f}%", "yes", "yes", "yes")
+    paper = published("table01_studies")
+    frame = pd.concat([paper, pd.DataFrame([own], columns=paper.columns)], ignore_index=True)
     labels = ("Study", "Architecture", "Span", "FLOPs matched", "Parameters matched", "KV cache matched")
-    columns = [Column(name, label, str, numeric=False) for name, label in zip(names, labels, strict=True)]
+    columns = [Column(name, label, text, numeric=False) for name, label in zip(frame, labels, strict=True)]
     return TableView(tuple(columns), frame)
 
 
@@ -170,12 +159,55 @@ def _printed_columns(frame: pd.DataFrame, ratios: bool) -> tuple[Column, ...]:
 def _published_note(data: Data) -> str:
     """Say how well the accounting reproduces the paper's printed configurations."""
     found = data.frame(
-        "SELECT count(matches) AS n, count_if(matches) AS equal FROM published_configs WHERE NOT (arch = 'smelt' "
-        "AND sparsity = 0)"
+        """
+        SELECT count(matches) AS n, count_if(matches) AS equal
+          FROM published_configs WHERE NOT (arch = 'smelt' AND sparsity = 0)
+        """
     ).iloc[0]
     if not found["n"]:
         return ""
     return (
-        f"The accounting gives {found['equal']} of the {found['n']} values printed for the paper's 28 configurations "
-        "other than SMELT at S = 0 to the last printed digit; SMELT at S = 0 does not reconcile."
+        f"The accounting gives {found['equal']} of the {found['n']} values printed for the paper's 28 "
+        "configurations other than SMELT at S = 0 to the last digit; SMELT at S = 0 does not reconcile."
     )
+
+
+_PRINTED = (
+    ("active_params_b", "Active (B)", 3),
+    ("total_params_b", "Total (B)", 2),
+    ("sparsity_measured_pct", "S (%)", 1),
+    ("flops_ratio", "FLOPs ratio", 3),
+    ("kv_ratio", "KV ratio", 3),
+)
+
+
+def recounted(data: Data) -> TableView:
+    """The paper's 32 configurations: each printed value, what the accounting gives, and the solver's."""
+    data.need("published_configs")
+    frame = data.frame(
+        """
+        SELECT scale, sparsity, arch, "column", printed, ours, solver FROM published_configs
+        WHERE arch IN ('baseline', 'smelt')
+        """
+    )
+    wide = frame.pivot_table(
+        index=["scale", "sparsity", "arch"],
+        columns="column",
+        values=["printed", "ours", "solver"],
+        aggfunc="first",
+    )
+    wide.columns = [f"{kind}_{name}" for kind, name in wide.columns]
+    wide = wide.reset_index()
+    order = list(dict.fromkeys(published("table09_10_configs")["scale"]))
+    wide["place"] = wide["scale"].map(order.index)
+    wide = wide.sort_values(["place", "arch", "sparsity"]).drop(columns="place")
+    columns = [
+        Column("scale", "Scale", text, numeric=False),
+        Column("sparsity", "S (%)", integer),
+        Column("arch", "Architecture", lambda arch: LOOKS[arch].label, numeric=False),
+    ]
+    for name, label, digits in _PRINTED:
+        for kind, suffix in (("printed", "printed"), ("ours", "ours"), ("solver", "solver")):
+            if f"{kind}_{name}" in wide and not (kind == "solver" and not name.endswith("_ratio")):
+                columns.append(Column(f"{kind}_{name}", f"{label}, {suffix}", fixed(digits)))
+    return TableView(tuple(columns), wide, _published_note(data))

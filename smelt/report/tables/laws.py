@@ -105,7 +105,7 @@ def gains(data: Data) -> TableView:
     note = ""
     if budgets != printed:
         shown = ", ".join(scientific(budget) for budget in printed)
-        note = f"The paper's values are at {shown} FLOPs; ours at budgets at the same places of this study's window."
+        note = f"The paper's values are at {shown} FLOPs, ours at the same places of this study's window."
     return TableView(columns, frame, note)
 
 
@@ -137,3 +137,23 @@ def tokens_per_parameter(data: Data) -> TableView:
         Column("paper_interval", "Paper's interval", text),
     )
     return TableView(columns, frame)
+
+
+def coverage(data: Data) -> TableView:
+    """How often a 95% interval of the cell bootstrap holds a simulated truth, and the stretch it needs."""
+    data.need("law_coverage")
+    frame = data.frame("SELECT * FROM law_coverage ORDER BY design, noise, quantity")
+    columns = (
+        Column("design", "Endpoints", text, numeric=False),
+        Column("noise", "Noise", text, numeric=False),
+        Column("quantity", "Quantity", text, numeric=False),
+        Column("truth", "Truth", scientific),
+        Column("median", "Median estimate", scientific),
+        Column("spread", "Spread", scientific),
+        Column("coverage", "Coverage (%)", lambda value: f"{100 * value:.0f}"),
+        Column("factor", "Stretch", fixed(2)),
+        Column("repeats", "Repeats", integer),
+    )
+    low = int((frame["coverage"] < 0.9).sum())
+    note = f"{low} of {len(frame)} nominal 95% intervals hold the truth in fewer than 90% of the repeats."
+    return TableView(columns, frame, note)

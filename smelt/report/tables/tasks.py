@@ -16,8 +16,8 @@ def tasks(data: Data) -> TableView:
         scored AS (
           SELECT t.*, r.arch FROM task_scores t JOIN last USING (run, horizon) JOIN runs r USING (run)
           WHERE r.grouping = 'grid')
-        SELECT category, task, list(DISTINCT shots ORDER BY shots) AS shots, any_value(n) FILTER (metric = 'accuracy') AS n,
-          bool_or(metric = 'loss') AS has_loss, 100 * any_value(chance) AS chance,
+        SELECT category, task, list(DISTINCT shots ORDER BY shots) AS shots,
+          any_value(n) FILTER (metric = 'accuracy') AS n, 100 * any_value(chance) AS chance,
           100 * avg(value) FILTER (metric = 'accuracy' AND arch = 'baseline') AS baseline,
           100 * avg(value) FILTER (metric = 'accuracy' AND arch = 'smelt') AS smelt
         FROM scored GROUP BY category, task ORDER BY category, task
