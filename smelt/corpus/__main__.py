@@ -12,6 +12,8 @@ from smelt.corpus.fetch import fetch
 from smelt.corpus.pool import cores
 from smelt.corpus.reference import commit_hashes, differing_sources
 from smelt.corpus.sources import load_sources
+from smelt.corpus.stream import build_stream
+from smelt.errors import SmeltError
 from smelt.study import load_study
 
 
@@ -31,13 +33,27 @@ def main() -> None:
         help="write the hashes of the texts to data/corpus.hashes.json, after a change of sources or code",
     )
     building.add_argument("--jobs", type=int, default=cores(), help="processes (default: all cores)")
+    building.add_argument(
+        "--share",
+        type=_share,
+        metavar="I/N",
+        help="of a streamed set, only the I-th of N shares (from 0) and not the closing step",
+    )
     args = parser.parse_args()
     study = load_study(args.study)
     sources = load_sources(study.corpus.sources)
     if args.command == "fetch":
         print(fetch(sources, args.cache))
         return
-    corpus = build(study, sources, args.cache, args.out, max(1, args.jobs))
+    jobs = max(1, args.jobs)
+    if sources.streamed:
+        corpus = build_stream(study, sources, args.cache, args.out, jobs, args.share)
+        if corpus is None:
+            return
+    elif args.share:
+        raise SmeltError(f"source set {sources.name} is not streamed; it is built without --share")
+    else:
+        corpus = build(study, sources, args.cache, args.out, jobs)
     manifest = corpus.manifest
     if args.accept:
         commit_hashes(sources.name, manifest["sources"])
@@ -53,6 +69,13 @@ def main() -> None:
         f"{args.out}: tokens {tokens}; a token attends to {manifest['attended_context']:.1f} tokens "
         f"on average (the study counts with {study.corpus.attended_context:g})"
     )
+
+
+def _share(text: str) -> tuple[int, int]:
+    index, _, count = text.partition("/")
+    if not (index.isdigit() and count.isdigit() and int(index) < int(count)):
+        raise argparse.ArgumentTypeError(f"{text!r} is not I/N with 0 <= I < N")
+    return int(index), int(count)
 
 
 if __name__ == "__main__":

@@ -13,24 +13,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
-from smelt.corpus.batches import RowSampler
-from smelt.corpus.corpus import DOCUMENTS, FORMAT, MANIFEST, PHASES, TOKENIZER, Corpus
+from smelt.corpus.corpus import DOCUMENTS, MANIFEST, TOKENIZER, Corpus
 from smelt.corpus.decontaminate import Decontaminator, study_items
 from smelt.corpus.fetch import LOCK, check_archive, locked_packages
+from smelt.corpus.finish import finish
 from smelt.corpus.pool import Pool
 from smelt.corpus.prepare import Prepared, prepare
 from smelt.corpus.shards import FOLDER as SHARD_FOLDER
-from smelt.corpus.shards import SHARD_TOKENS, Shard, ShardReader, token_type, write_shard
+from smelt.corpus.shards import SHARD_TOKENS, Shard, token_type, write_shard
 from smelt.corpus.sources import SourceSet
 from smelt.corpus.split import SPLITS
-from smelt.corpus.tokenizer import BOS_ID, PAD_ID, load_tokenizer, save_tokenizer, train_tokenizer
-from smelt.errors import SmeltError
-from smelt.files import atomic_path, sha256_file, sha256_json, write_json
+from smelt.corpus.tokenizer import BOS_ID, load_tokenizer, save_tokenizer, train_tokenizer
+from smelt.files import atomic_path, sha256_json
 from smelt.results.parquet import write_table
 from smelt.study import Study
 
-# Contexts over which the mean attended context is measured.
-_MEASURED_TOKENS = 1 << 20
 # Starting a process takes as long as working through some megabytes.
 _BYTES_A_PROCESS = 8_000_000
 
@@ -51,7 +48,7 @@ def build(study: Study, sources: SourceSet, cache: Path, out: Path, jobs: int, l
     depend on `jobs`.
 
     Raises:
-        SmeltError: an archive or the evaluation items are missing, a source or category is empty, or the
+        SmeltError: an archive or the evaluation items are missing, a source is empty, or the
             study asks for more epochs than `corpus.max_epochs`.
     """
     packages = locked_packages(sources, lock)
@@ -72,70 +69,19 @@ def build(study: Study, sources: SourceSet, cache: Path, out: Path, jobs: int, l
     finally:
         shutil.rmtree(work, ignore_errors=True)
     _write_sources(prepared, tokenised, out)
-    samplers = {
-        phase: RowSampler(
-            ShardReader(out, [s for s in shards if s.split == phase], token_type(study.corpus.vocab)),
-            study.corpus.context,
-            BOS_ID,
-            key,
-        )
-        for phase, key in PHASES.items()
-    }
-    check_epochs(study, {phase: sampler.rows for phase, sampler in samplers.items()})
-    manifest = {
-        "format": FORMAT,
+    facts = {
         "set": sources.name,
-        "vocab": study.corpus.vocab,
-        "bos": BOS_ID,
-        "pad": PAD_ID,
-        "context": study.corpus.context,
-        "attended_context": attended_context(samplers["trunk"]),
         "archives": {package.file: package.sha256 for package in packages},
-        "shards": [shard.to_dict() for shard in shards],
-        "splits": {split: sum(s.tokens for s in shards if s.split == split) for split in SPLITS},
         "sources": {item.source.name: source_hash(item) for item in prepared},
         "removed": {item.source.name: dict(item.removed) for item in prepared},
         "items": {"count": items.items, "sha256": items.sha256},
-        "files": {name: sha256_file(out / name) for name in (TOKENIZER, DOCUMENTS)},
     }
-    write_json(out / MANIFEST, manifest)
-    return Corpus.open(out)
+    return finish(study, out, shards, facts)
 
 
 def source_hash(item: Prepared) -> str:
     """Return a hash of a source's documents and their splits; equal texts give equal hashes everywhere."""
     return sha256_json(list(zip(item.hashes, item.splits, strict=True)))
-
-
-def attended_context(sampler: RowSampler) -> float:
-    """Return how many tokens a token attends to on average, itself included, in the sampler's contexts."""
-    count = min(sampler.rows, max(1, _MEASURED_TOKENS // sampler.context))
-    return float(np.mean(sampler.batch(0, 0, count).positions_bt + 1.0))
-
-
-def check_epochs(study: Study, rows: dict[str, int]) -> dict[str, float]:
-    """Return how many epochs of each phase the study's longest run takes.
-
-    Args:
-        rows: contexts of the corpus in each phase.
-
-    Raises:
-        SmeltError: more than `corpus.max_epochs`; the message says how many.
-    """
-    training = study.training
-    asked = {
-        "trunk": training.horizons[-1] * training.batch,
-        "decay": training.decay_steps * training.batch,
-    }
-    epochs = {phase: asked[phase] / rows[phase] if rows[phase] else float("inf") for phase in asked}
-    for phase, value in epochs.items():
-        if value > study.corpus.max_epochs:
-            raise SmeltError(
-                f"study {study.name} asks for {asked[phase]} contexts of {study.corpus.context} tokens "
-                f"in its {phase} phase, which is {value:.2f} epochs of the {rows[phase]} that there are; "
-                f"corpus.max_epochs allows {study.corpus.max_epochs:g}"
-            )
-    return epochs
 
 
 def _training_sample(prepared: list[Prepared], sources: SourceSet) -> Iterator[str]:

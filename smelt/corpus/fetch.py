@@ -9,6 +9,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from smelt.corpus.public import pin_revisions
 from smelt.corpus.sources import SourceSet
 from smelt.errors import SmeltError
 from smelt.files import ROOT, sha256_file, write_json
@@ -79,14 +80,19 @@ def check_archive(cache: Path, package: Locked) -> Path:
 def fetch(sources: SourceSet, cache: Path, lock: Path = LOCK) -> Path:
     """Bring every archive of `sources` into `cache` and write the stamp `<cache>/<set>.json`.
 
+    Of a streamed set only the revisions of its data sets are written; the build streams their text.
     Nothing is asked from the network if the cache is complete. pip refuses a file whose hash is not
     the locked one, and every file is hashed again here.
 
     Raises:
         SmeltError: an archive cannot be fetched, or a cached one has another hash.
     """
-    packages = locked_packages(sources, lock)
     cache.mkdir(parents=True, exist_ok=True)
+    path = cache / f"{sources.name}.json"
+    if sources.streamed:
+        write_json(path, {"set": sources.name, "revisions": pin_revisions(sources)})
+        return path
+    packages = locked_packages(sources, lock)
     missing = [package for package in packages if not (cache / package.file).exists()]
     if missing:
         _download(missing, cache)
@@ -94,7 +100,6 @@ def fetch(sources: SourceSet, cache: Path, lock: Path = LOCK) -> Path:
     for package in packages:
         check_archive(cache, package)
         stamp["archives"][package.file] = package.sha256
-    path = cache / f"{sources.name}.json"
     write_json(path, stamp)
     return path
 

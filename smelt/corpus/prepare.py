@@ -19,7 +19,7 @@ from smelt.corpus.dedup import Deduplicator, signature
 from smelt.corpus.documents import read_source, sha256_text
 from smelt.corpus.generators import GENERATORS
 from smelt.corpus.pool import Pool
-from smelt.corpus.sources import CATEGORIES, Source, SourceSet
+from smelt.corpus.sources import Source, SourceSet
 from smelt.corpus.split import split_documents
 from smelt.corpus.windows import repeated_share
 from smelt.errors import SmeltError
@@ -72,7 +72,7 @@ def prepare(
         The sources in the order of the set.
 
     Raises:
-        SmeltError: a source or a category is left without enough documents.
+        SmeltError: a source is left without enough documents.
     """
     tasks = [(source, [archives[name] for name in source.packages], work) for source in sources.sources]
     expected = [source.cap for source in sources.sources]
@@ -86,7 +86,6 @@ def prepare(
             item.sizes, item.hashes, sources.validation_fraction, sources.decay_fraction
         )
         prepared.append(item)
-    _check_categories(sources, prepared)
     repeated = pool.run(_repeated, [(item,) for item in prepared], [sum(i.sizes) for i in prepared], "count")
     for item, share in zip(prepared, repeated, strict=True):
         item.repeated = share
@@ -151,13 +150,6 @@ def _rows(file: pq.ParquetFile) -> Iterator[tuple[str, bytes]]:
     for group in range(file.num_row_groups):
         table = file.read_row_group(group)
         yield from zip(table.column("text").to_pylist(), table.column("signature").to_pylist(), strict=True)
-
-
-def _check_categories(sources: SourceSet, prepared: list[Prepared]) -> None:
-    present = Counter(item.source.category for item in prepared)
-    for category in CATEGORIES:
-        if not present[category]:
-            raise SmeltError(f"source set {sources.name} has no source of category {category}")
 
 
 def _repeated(item: Prepared) -> float:

@@ -13,6 +13,7 @@ from smelt.errors import SmeltError
 from smelt.files import ROOT
 
 CATEGORIES = ("Code", "Math/STEM", "Knowledge", "Finance", "Web")
+STREAM = "stream"
 FOLDER = ROOT / "config" / "sources"
 SCHEMA = ROOT / "workflow" / "schemas" / "sources.schema.yaml"
 
@@ -23,11 +24,16 @@ class Source:
 
     Attributes:
         kind: how documents are made: a key of `smelt.corpus.extract.EXTRACTORS` for members of
-            archives, or of `smelt.corpus.generators.GENERATORS` for own generators.
+            archives, of `smelt.corpus.generators.GENERATORS` for own generators, or `stream` for a
+            public data set.
         packages: locked packages whose archives are read; empty for a generator.
         include, exclude: shell patterns of member names (`*` matches `/` too).
         cap_mb: the source stops at so many megabytes (10^6 bytes) of UTF-8.
         min_bytes, max_bytes: shorter and longer documents are dropped.
+        dataset, subset, split, column: of a public data set: its name on the hub or a folder, the
+            configuration, the split and the column with the text.
+        revision: branch, tag or commit of the data set.
+        share: weight of a public data set among the tokens of the corpus.
     """
 
     name: str
@@ -41,6 +47,12 @@ class Source:
     min_bytes: int = 200
     max_bytes: int = 400_000
     note: str = ""
+    dataset: str = ""
+    subset: str | None = None
+    split: str = "train"
+    column: str = "text"
+    revision: str = "main"
+    share: float = 0.0
 
     @property
     def cap(self) -> int:
@@ -53,6 +65,7 @@ class SourceSet:
     """A validated source set.
 
     Attributes:
+        parts: into how many parts the work on a streamed set is cut.
         tokenizer_bytes: how much training text the tokenizer is trained on.
         validation_fraction: share of the documents that is held out.
         decay_fraction: share of the training text that only the decay branches see.
@@ -64,6 +77,12 @@ class SourceSet:
     validation_fraction: float
     decay_fraction: float
     sources: tuple[Source, ...]
+    parts: int = 1
+
+    @property
+    def streamed(self) -> bool:
+        """Whether the set consists of public data sets that are streamed."""
+        return self.sources[0].kind == STREAM
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -94,20 +113,34 @@ def load_sources(name: str, folder: Path = FOLDER) -> SourceSet:
 
 
 def _build(path: Path, raw: dict[str, Any]) -> SourceSet:
+    sources: list[Source] = []
+    for entry in raw["sources"]:
+        source = Source(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()})
+        mistake = _mistake(source)
+        if any(source.name == other.name for other in sources):
+            mistake = "the name occurs twice"
+        if mistake:
+            raise SmeltError(f"{path}: source {source.name}: {mistake}")
+        sources.append(source)
+    if len({source.kind == STREAM for source in sources}) > 1:
+        raise SmeltError(f"{path}: a set is either streamed as a whole or not at all")
+    for category in CATEGORIES:
+        if category not in {source.category for source in sources}:
+            raise SmeltError(f"{path}: there is no source of category {category}")
+    return SourceSet(**{**raw, "sources": tuple(sources)})
+
+
+def _mistake(source: Source) -> str:
+    """Return what is wrong with a source, or nothing."""
     from smelt.corpus.extract import EXTRACTORS
     from smelt.corpus.generators import GENERATORS
 
-    sources = []
-    for entry in raw["sources"]:
-        source = Source(**{k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()})
-        if source.kind not in EXTRACTORS and source.kind not in GENERATORS:
-            known = ", ".join(sorted({*EXTRACTORS, *GENERATORS}))
-            raise SmeltError(f"{path}: source {source.name}: kind is {source.kind!r}; allowed: {known}")
-        if bool(source.packages) != (source.kind in EXTRACTORS):
-            raise SmeltError(
-                f"{path}: source {source.name}: an extracted source names its packages, a generator none"
-            )
-        if any(source.name == other.name for other in sources):
-            raise SmeltError(f"{path}: source {source.name} occurs twice")
-        sources.append(source)
-    return SourceSet(**{**raw, "sources": tuple(sources)})
+    if source.kind == STREAM:
+        return "" if source.dataset and source.share > 0 else "a streamed source needs dataset and share"
+    if source.dataset:
+        return f"kind is {source.kind!r}; a source with a dataset has kind 'stream'"
+    if source.kind in EXTRACTORS:
+        return "" if source.packages else "an extracted source names its packages"
+    if source.kind in GENERATORS:
+        return "a generator reads no packages" if source.packages else ""
+    return f"kind is {source.kind!r}; allowed: {', '.join(sorted({STREAM, *EXTRACTORS, *GENERATORS}))}"

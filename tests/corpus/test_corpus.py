@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from smelt.corpus import IGNORE, Corpus, length_bucket
-from smelt.corpus.build import build, check_epochs
+from smelt.corpus.build import build
+from smelt.corpus.finish import check_epochs
 from smelt.errors import SmeltError
 from smelt.files import read_json
 from smelt.results.parquet import read_rows
@@ -168,8 +169,13 @@ def test_a_missing_or_foreign_manifest_is_refused(corpus, tmp_path):
         Corpus.open(tmp_path)
 
 
-def test_too_many_epochs_are_counted_and_refused(study):
-    assert check_epochs(study, {"trunk": 40, "decay": 10}) == {"trunk": 2.0, "decay": 2.0}
-    tight = dataclasses.replace(study, corpus=dataclasses.replace(study.corpus, max_epochs=1.5))
-    with pytest.raises(SmeltError, match=r"2\.00 epochs of the 40"):
-        check_epochs(tight, {"trunk": 40, "decay": 100})
+def test_too_many_epochs_are_counted_and_refused(study, sources, cache, tmp_path):
+    specs = (study.corpus, study.training)
+    assert check_epochs("it", *specs, {"trunk": 40, "decay": 10}) == {"trunk": 2.0, "decay": 2.0}
+    tight = dataclasses.replace(study.corpus, max_epochs=1.5)
+    with pytest.raises(SmeltError, match=r"it asks .* 2\.00 epochs of the 40"):
+        check_epochs("it", tight, study.training, {"trunk": 40, "decay": 100})
+    long = dataclasses.replace(study, training=dataclasses.replace(study.training, horizons=(10, 10**6)))
+    with pytest.raises(SmeltError, match="epochs"):
+        build(long, sources, cache, tmp_path, 1, lock=cache / "lock")
+    assert not (tmp_path / "manifest.json").exists()

@@ -1,0 +1,185 @@
+"""Corpora too large to keep: public data sets are streamed straight into shards.
+
+The work is cut into parts: part k of every source. Parts are independent, so several processes and machines
+can share them; memory is that of one block, however large the corpus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from smelt.corpus.clean import clean
+from smelt.corpus.corpus import DOCUMENTS, MANIFEST, TOKENIZER, Corpus
+from smelt.corpus.decontaminate import Decontaminator, study_items
+from smelt.corpus.documents import sha256_text
+from smelt.corpus.finish import finish
+from smelt.corpus.pool import Pool
+from smelt.corpus.public import open_dataset, read_revisions
+from smelt.corpus.shards import Shard
+from smelt.corpus.sources import SourceSet
+from smelt.corpus.stream_parts import (
+    BLOCK_TOKENS,
+    INDEX,
+    INDEX_SCHEMA,
+    PARTS,
+    PartState,
+    PartTask,
+    hashed_split,
+    stream_part,
+)
+from smelt.corpus.tokenizer import save_tokenizer, train_tokenizer
+from smelt.errors import SmeltError
+from smelt.files import atomic_path, read_json, sha256_json
+from smelt.results.parquet import write_table
+from smelt.study import Study
+
+
+def needed_tokens(study: Study, sources: SourceSet) -> int:
+    """Return how many tokens of text a study needs for both phases and validation, with 1% to spare."""
+    training = study.training
+    step = training.batch * study.corpus.context
+    trunk = training.horizons[-1] * step / study.corpus.max_epochs
+    decay = training.decay_steps * step / study.corpus.max_epochs
+    train = max(trunk / (1 - sources.decay_fraction), decay / sources.decay_fraction)
+    return round(1.01 * train / (1 - sources.validation_fraction))
+
+
+def build_stream(
+    study: Study,
+    sources: SourceSet,
+    cache: Path,
+    out: Path,
+    jobs: int,
+    share: tuple[int, int] | None = None,
+    block: int = BLOCK_TOKENS,
+) -> Corpus | None:
+    """Stream the corpus of `study` into `out`; go on where an earlier call was interrupted.
+
+    Args:
+        cache: folder with the stamp of `fetch`, which pins the revision of every data set.
+        jobs: processes on this machine.
+        share: `(i, n)`: only every n-th part from part i on, without the closing step, so that several
+            machines can work on one folder.
+        block: tokens of a block.
+
+    Returns:
+        The corpus; None for a share.
+
+    Raises:
+        SmeltError: `datasets` is not installed, a data set cannot be read, or there is too little text.
+    """
+    revisions = read_revisions(sources, cache)
+    items = Decontaminator(study_items(study))
+    (out / MANIFEST).unlink(missing_ok=True)
+    if not (out / TOKENIZER).exists():
+        # Several machines may do this at once; they write equal files.
+        sample = _tokenizer_sample(sources, revisions)
+        save_tokenizer(train_tokenizer(sample, study.corpus.vocab), out / TOKENIZER)
+    tasks = _tasks(study, sources, revisions, out)
+    mine = tasks[share[0] :: share[1]] if share else tasks
+    with Pool(min(jobs, len(mine))) as pool:
+        pool.run(stream_part, [(task, items, block) for task in mine], [4 * t.tokens for t in mine], "stream")
+    if share:
+        return None
+    return _close(study, sources, tasks, items, revisions)
+
+
+def _tasks(study: Study, sources: SourceSet, revisions: dict[str, str], out: Path) -> list[PartTask]:
+    total = needed_tokens(study, sources)
+    shares = sum(source.share for source in sources.sources)
+    return [
+        PartTask(
+            source,
+            revisions[source.name],
+            part,
+            sources.parts,
+            round(total * source.share / shares / sources.parts) + 1,
+            study.corpus.vocab,
+            sources.validation_fraction,
+            sources.decay_fraction,
+            out,
+        )
+        for part in range(sources.parts)
+        for source in sources.sources
+    ]
+
+
+def _close(
+    study: Study, sources: SourceSet, tasks: list[PartTask], items: Decontaminator, revisions: dict[str, str]
+) -> Corpus:
+    """Write the tables and the manifest from the states of all parts."""
+    out = tasks[0].out
+    states = [(task, PartState(**read_json(out / PARTS / f"{task.name}.json"))) for task in tasks]
+    blocks = [block for _, state in states for block in state.blocks]
+    shards = [Shard(**entry) for block in blocks for entry in block["shards"]]
+    _write_documents(out, blocks)
+    rows, hashes = [], {}
+    for source in sources.sources:
+        mine = [state for task, state in states if task.source == source]
+        own = [block for state in mine for block in state.blocks]
+        held_out = sum(s["tokens"] for b in own for s in b["shards"] if s["split"] == "validation")
+        documents, tokens = sum(state.documents for state in mine), sum(state.tokens for state in mine)
+        if not documents:
+            raise SmeltError(f"source {source.name}: data set {source.dataset} gave no document")
+        hashes[source.name] = sha256_json([block["documents"] for block in own])
+        rows.append(
+            {
+                "source": source.name,
+                "category": source.category,
+                "licence": source.licence,
+                "documents": documents,
+                "train_tokens": tokens - held_out,
+                "validation_tokens": held_out,
+                "bytes": sum(state.bytes for state in mine),
+                "bytes_per_token": sum(state.bytes for state in mine) / max(1, tokens - documents),
+                "repeated_8grams": float(np.mean([state.repeated for state in mine])),
+                "sha256": hashes[source.name],
+            }
+        )
+    write_table(out, "corpus_sources", rows)
+    facts = {
+        "set": sources.name,
+        "revisions": revisions,
+        "sources": hashes,
+        "removed": {
+            source.name: {"in evaluation": sum(s.removed for t, s in states if t.source == source)}
+            for source in sources.sources
+        },
+        "items": {"count": items.items, "sha256": items.sha256},
+    }
+    return finish(study, out, shards, facts)
+
+
+def _write_documents(out: Path, blocks: list[dict[str, Any]]) -> None:
+    """Write the index of the held-out documents; that of the others stays in `index/`, one file a block."""
+    with atomic_path(out / DOCUMENTS) as temporary:
+        schema = INDEX_SCHEMA.append(pa.field("shard", pa.int64()))
+        with pq.ParquetWriter(temporary, schema) as writer:
+            number = 0
+            for block in blocks:
+                held_out = [("split", "==", "validation")]
+                table = pq.read_table(out / INDEX / f"{block['name']}.parquet", filters=held_out)
+                if len(table):
+                    column = pa.array([number] * len(table), pa.int64())
+                    writer.write_table(table.append_column("shard", column).cast(schema))
+                    number += 1
+
+
+def _tokenizer_sample(sources: SourceSet, revisions: dict[str, str]) -> Iterator[str]:
+    """Yield training text from the beginning of each data set, by its share of the corpus."""
+    shares = sum(source.share for source in sources.sources)
+    for source in sources.sources:
+        left = sources.tokenizer_bytes * source.share / shares
+        for row in open_dataset(source, revisions[source.name]):
+            text = clean(row[source.column] or "", prose=False)
+            if hashed_split(sha256_text(text), sources.validation_fraction, 0.0) != "validation":
+                left -= len(text.encode())
+                yield text
+            if left <= 0:
+                break
