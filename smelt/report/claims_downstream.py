@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from smelt.report.claims_evidence import Evidence
-from smelt.report.claims_rules import Finding, Unmeasured, judge, judge_share
+from smelt.report.claims_rules import (
+    INCONCLUSIVE,
+    REPRODUCED,
+    Finding,
+    Unmeasured,
+    judge,
+    judge_share,
+)
 
 # Wins over endpoints in the paper.
 PAPER_SHARES = {"completion": 96 / 96, "core": 83 / 96, "mmlu": 29 / 30}
@@ -35,8 +42,14 @@ def mmlu_wins(evidence: Evidence) -> Finding:
 
 
 def better_at_equal_loss(evidence: Evidence) -> Finding:
-    """C11: the mean residual is positive for every benchmark and scale."""
-    return judge(evidence.contrast_components("residual", "the mean residual of {}"))
+    """C11: the mean residual is positive for every scale and each of the three benchmarks."""
+    parts = evidence.contrast_components("residual", "the mean residual of {}")
+    finding = judge(parts)
+    absent = [m for m in PAPER_SHARES if not any(n.startswith(f"residual:{m}:") for n in evidence.contrasts)]
+    if absent and finding.verdict == REPRODUCED:
+        reason = f"All {len(parts)} parts hold, but {' and '.join(absent)} is not measured."
+        return Finding(INCONCLUSIVE, reason, finding.component)
+    return finding
 
 
 def code_gains_most(evidence: Evidence) -> Finding:
@@ -47,8 +60,11 @@ def code_gains_most(evidence: Evidence) -> Finding:
 def longer_gains_more(evidence: Evidence) -> Finding:
     """C13: the long/short ratio exceeds 1 and that of the other two families of contrasts."""
     ratio = evidence.contrast_components("length_ratio:smelt", "SMELT's long/short ratio", threshold=1.0)
-    margins = evidence.contrast_components("length_margin", "SMELT's long/short ratio minus that of more {}")
-    return judge(ratio + margins)
+    parts = [*ratio]
+    for family in ("experts", "parameters"):
+        label = f"SMELT's long/short ratio minus that of more {family}"
+        parts += evidence.contrast_components(f"length_margin:{family}", label)
+    return judge(parts)
 
 
 def in_context_gap(evidence: Evidence) -> Finding:

@@ -46,6 +46,10 @@ class Evidence:
         """Return a table of the mechanism stage for one run."""
         return self._rows(f"mechanism/{run}", table)
 
+    def evaluated(self, run: str) -> bool:
+        """Return whether a run has been evaluated."""
+        return (self.results / "evaluate" / run / "endpoints.parquet").exists()
+
     def endpoints(self, run: str) -> list[Row]:
         """Return the endpoints of one run."""
         return self._rows(f"evaluate/{run}", "endpoints")

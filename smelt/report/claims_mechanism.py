@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smelt.report.claims_evidence import Evidence, Row, difference_component
-from smelt.report.claims_rules import Component, Finding, Unmeasured, judge
+from smelt.report.claims_rules import INCONCLUSIVE, Component, Finding, Unmeasured, judge
 
 NORM_RATIOS = ("update_ratio", "attention_ratio", "moe_ratio", "norm_ratio")
 
@@ -96,7 +96,7 @@ def dyck_head_moves(evidence: Evidence) -> Finding:
         parts.append(Component(label, chosen[0]["delta"], chosen[0]["low"], chosen[0]["high"]))
         if chosen[0]["low"] is not None and chosen[0]["low"] <= 0:
             return Finding(
-                "inconclusive",
+                INCONCLUSIVE,
                 f"No head of the span of {run['run']} matters for Dyck languages: the rise of perplexity "
                 f"without the best one is {parts[-1].value:.3g} [{parts[-1].low:.3g}, {parts[-1].high:.3g}].",
                 parts[-1],

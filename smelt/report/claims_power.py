@@ -14,13 +14,16 @@ PAPER_WINDOW = "1.3e19 to 2.2e21"
 
 def scope_sentence(evidence: Evidence) -> str:
     """Return the compute window, cells and seeds that a verdict holds for, beside the paper's."""
+    runs, flops = [], []
     try:
-        runs = evidence.grid("smelt") + evidence.grid("baseline")
-        flops = [row["flops"] for run in runs for row in evidence.endpoints(run["run"])]
+        for run in evidence.grid("smelt") + evidence.grid("baseline"):
+            if evidence.evaluated(run["run"]):
+                runs.append(run)
+                flops.extend(row["flops"] for row in evidence.endpoints(run["run"]))
     except Unmeasured as reason:
         return f"Unknown: {reason}."
     if not flops:
-        return "Unknown: the study has no grid run."
+        return "Unknown: no run of the grid has been evaluated."
     cells, seeds = len({row["cell"] for row in runs}), len({row["seed"] for row in runs})
     return (
         f"Study {evidence.study.name}: {cells} cells, {seeds} training seed{'s' if seeds > 1 else ''}, "

@@ -71,7 +71,7 @@ def not_measured(reason: str) -> Finding:
 def judge(components: Sequence[Component]) -> Finding:
     """Apply the rule of this module to all components of one claim."""
     if not components:
-        return not_measured("the study has no run or endpoint that this claim is about")
+        return not_measured("Not measured: the study has no run or endpoint that this claim is about.")
     weakest = min(components, key=_strength)
     doubted = [part for part in components if part.doubt]
     if doubted:
