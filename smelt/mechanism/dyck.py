@@ -176,6 +176,7 @@ def dyck_tables(
 
 
 def _map_rows(run: str, rows_vjs: Tensor, prompt: Prompt, layer: int, head: int) -> list[dict[str, Any]]:
+    # A rectangle: the mass on what a target cannot see is exactly 0.
     values = rows_vjs.tolist()
     return [
         {
@@ -191,5 +192,5 @@ def _map_rows(run: str, rows_vjs: Tensor, prompt: Prompt, layer: int, head: int)
         }
         for visit in range(len(values))
         for target in range(len(values[visit]))
-        for position in range(prompt.targets[target])
+        for position in range(prompt.targets[-1])
     ]

@@ -197,7 +197,8 @@ def test_uniform_dyck_head_spreads_its_mass_by_role(tokenizer):
     rows = by(tables["dyck_map"], "visit", "target", "position")
     for target, end in enumerate(prompts[0].targets):
         assert sum(row["mass"] for key, row in rows.items() if key[:2] == (0, target)) == pytest.approx(1)
-        assert (0, target, end) not in rows
+        unseen = [row["mass"] for key, row in rows.items() if key[1] == target and key[2] >= end]
+        assert unseen == [0] * 2 * (prompts[0].targets[-1] - end)
 
 
 @torch.inference_mode()
