@@ -62,7 +62,7 @@ class Hardware:
         if self.sharded:
             strategy = ModelParallelStrategy(data_parallel_size=self.world, tensor_parallel_size=1)
         elif self.world > 1:
-            strategy = DDPStrategy(gradient_as_bucket_view=True)
+            strategy = DDPStrategy(gradient_as_bucket_view=True, broadcast_buffers=False)
         return {
             "accelerator": "gpu" if self.cuda else "cpu",
             "devices": self.local,

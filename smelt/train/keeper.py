@@ -25,6 +25,7 @@ INTERVAL_VARIABLE = "SMELT_CHECKPOINT_SECONDS"
 # Seconds between two checkpoints; and no more than 1 / _SHARE of the time goes into writing them.
 _INTERVAL = 60.0
 _SHARE = 20
+SLOTS = "slots_xe"
 
 
 class Keeper(Callback):
@@ -101,7 +102,9 @@ class Keeper(Callback):
         return state_tensors(module.model, trainer.optimizers[0])
 
     def _load(self, trainer: Trainer, module: TrainingModule, number: int) -> None:
-        restore(self._parts(trainer, module), self._store.state(number))
+        tensors = self._store.state(number)
+        restore(self._parts(trainer, module), tensors)
+        module.slots_xe.copy_(tensors[SLOTS])
 
     def _save(self, trainer: Trainer, module: TrainingModule, done: int) -> None:
         begin = time.monotonic()
@@ -109,7 +112,8 @@ class Keeper(Callback):
         files = {}
         if module.sharded or trainer.is_global_zero:
             part = trainer.global_rank if module.sharded else 0
-            files = self._store.write(done, part, capture(self._parts(trainer, module)))
+            tensors = capture(self._parts(trainer, module)) | {SLOTS: module.slots_xe.cpu()}
+            files = self._store.write(done, part, tensors)
         self._commit(trainer, module, done, done, files)
         if INTERVAL_VARIABLE not in os.environ:
             self._interval = max(_INTERVAL, _SHARE * (time.monotonic() - begin))

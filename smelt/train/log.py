@@ -25,17 +25,17 @@ class Row:
         number: position in the itinerary, 0-based.
         loss: mean cross entropy of the batch before the update, nats per token.
         balance_loss: balance loss, mean over executed layers, before its coefficient.
+        load_min, load_max: smallest and largest load of an expert over about 20 updates; 1 is an equal share.
         grad_norm: global gradient norm before clipping.
-        load_min, load_max: smallest and largest expert load, relative to an equal share.
         seconds: wall-clock time.
     """
 
     number: int
     loss: float
     balance_loss: float
-    grad_norm: float
     load_min: float
     load_max: float
+    grad_norm: float
     seconds: float
 
     def finite(self) -> bool:

@@ -20,6 +20,9 @@ from smelt.train.log import Row
 from smelt.train.schedule import Itinerary
 from smelt.train.sharding import shard, whole
 
+# The load of an expert is measured over about 20 updates: an update before the last counts this much less.
+_MEMORY = 0.95
+
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
     """Split parameters: matrices (embedding and stacks of experts included) decay, vectors do not."""
@@ -39,6 +42,7 @@ class TrainingModule(LightningModule):
 
     Attributes:
         sharded: whether parameters are spread over the processes; the model is on the meta device then.
+        slots_xe: token slots of each expert in each execution, summed with weights that fade with age.
         rows: one `Row` per update made, in order.
         agreed: sums over all processes of the flags that `flags` returned before the update.
         flags: two numbers that this process wants to tell the others before each update.
@@ -51,6 +55,8 @@ class TrainingModule(LightningModule):
         self.automatic_optimization = False
         self.sharded = sharded
         self.model = model
+        shape = (spec.geometry.effective_layers, spec.geometry.experts)
+        self.register_buffer("slots_xe", torch.zeros(shape), persistent=False)
         self.rows: list[Row] = []
         self.agreed = (0, 0)
         self.flags = lambda: (0, 0)
@@ -58,7 +64,7 @@ class TrainingModule(LightningModule):
         self._training = spec.training
         self._itinerary = itinerary
         self._flush_every = flush_every
-        self._pending: list[tuple[int, Tensor, Tensor]] = []
+        self._pending: list[tuple[int, Tensor]] = []
         self._mark = 0.0
 
     def configure_model(self) -> None:
@@ -87,7 +93,9 @@ class TrainingModule(LightningModule):
         norm = nn.utils.clip_grad_norm_(self.model.parameters(), self._training.clip_norm)
         optimizer.step()
         optimizer.zero_grad()
-        self._pending.append((number, torch.stack([*scalars, whole(norm)]), counts_xe))
+        self.slots_xe.mul_(_MEMORY).add_(counts_xe)
+        loads = expert_loads(self.slots_xe)
+        self._pending.append((number, torch.stack([*scalars, *loads, whole(norm)])))
         if len(self._pending) == self._flush_every:
             self.flush()
 
@@ -135,15 +143,12 @@ class TrainingModule(LightningModule):
         """
         if not self._pending:
             return
-        numbers, scalars, counts = zip(*self._pending, strict=True)
+        numbers, scalars = zip(*self._pending, strict=True)
         self._pending.clear()
         values_sn = torch.stack(scalars)
         if self.trainer.world_size > 1:
-            # The norm is that of the averaged gradients already, and the counts are those of all processes.
-            norms_s = values_sn[:, -1].clone()
-            values_sn = self.trainer.strategy.reduce(values_sn, reduce_op="sum")
-            values_sn[:, -1] = norms_s
-        values_sn = torch.cat([values_sn.double(), expert_loads(torch.stack(counts))], 1)
+            # Only the losses are this process's part; loads and norm are those of all processes already.
+            values_sn[:, :2] = self.trainer.strategy.reduce(values_sn[:, :2].clone(), reduce_op="sum")
         values = values_sn.tolist()
         seconds = (time.perf_counter() - self._mark) / len(values)
         self.start_clock()
@@ -158,15 +163,13 @@ class TrainingModule(LightningModule):
             self.rows.append(row)
 
 
-def expert_loads(counts_sxe: Tensor) -> Tensor:
-    """Return `[s, 2]`: the smallest and largest load of an expert in any executed layer of each update.
+def expert_loads(slots_xe: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the smallest and the largest load of an expert in any executed layer.
 
     A load is the tokens routed to an expert relative to an equal share; 1 is perfect balance.
     """
-    counts_sxe = counts_sxe.double()
-    share_sx1 = counts_sxe.mean(-1, keepdim=True)
-    loads_sn = (counts_sxe / share_sx1).flatten(1)
-    return torch.stack([loads_sn.amin(1), loads_sn.amax(1)], 1)
+    loads_xe = slots_xe / slots_xe.mean(-1, keepdim=True)
+    return loads_xe.amin(), loads_xe.amax()
 
 
 def state_tensors(
