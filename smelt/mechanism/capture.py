@@ -73,6 +73,7 @@ class Cost:
         costs = [
             f"{name} {1e6 * seconds / self.tokens:.1f} ms ({seconds / self.forward:.1f}x)"
             for name, seconds in parts.items()
+            if seconds
         ]
         return f"{self.tokens:,} tokens; per 1,000: {', '.join(costs)}"
 

@@ -169,6 +169,10 @@ def test_cost_is_told_as_multiples_of_the_forward_pass():
     )
 
 
+def test_cost_of_an_unlooped_run_has_no_interventions():
+    assert "interventions" not in str(Cost(tokens=1000, forward=0.1, statistics=0.1))
+
+
 def test_mixed_precision_follows_the_training(study):
     spec = resolve_run(study, "xs-s85-smelt")
     expected = {

@@ -45,6 +45,7 @@ def test_bfloat16_walk_equals_the_model():
     assert torch.equal(walk.logits(walk.final()), model(*inputs))
 
 
+@pytest.mark.filterwarnings("ignore:Mismatch dtype")  # the norm's weights stay float32 under autocast
 @torch.inference_mode()
 def test_mixed_precision_walk_equals_the_model_under_autocast():
     model, batch = make_model(), make_batch()
@@ -56,10 +57,13 @@ def test_mixed_precision_walk_equals_the_model_under_autocast():
     assert not torch.equal(logits.float(), model(*inputs))
 
 
-def test_mixed_precision_changes_the_statistics_little():
+@pytest.mark.filterwarnings("ignore:Mismatch dtype")
+@pytest.mark.parametrize("weights", [torch.float32, torch.bfloat16])
+def test_bfloat16_changes_the_statistics_little(weights):
+    """Both kinds: mixed precision on float32 weights, and bfloat16 weights."""
     batch, tables = make_batch(), []
-    for mixed in (False, True):
-        capture = Capture(make_model(init_std=0.05), ["a", "b"], 0, mixed)
+    for dtype, mixed in ((torch.float32, False), (weights, weights == torch.float32)):
+        capture = Capture(make_model(init_std=0.05).to(dtype), ["a", "b"], 0, mixed)
         capture.add(batch)
         tables.append(capture.tables("run"))
     for name in ("sink", "visit_cosine", "residual_flow"):
