@@ -47,11 +47,11 @@ def _suite(name: str) -> str:
 
 def datacard(data: Data) -> str:
     """Return the table of text sources, or a sentence where there is none."""
-    item = Item("data", "D", "Text sources", "", ours=True)
+    item = Item("data-card", "D", "Text sources", "", ours=True)
     try:
         data.need("corpus_sources")
     except NotMeasured as missing:
-        return missing_html("datacard", "Data card", "Text sources", str(missing))
+        return missing_html("data-card", "Table D", "Text sources", str(missing))
     frame = data.frame("SELECT * FROM corpus_sources ORDER BY category, source")
     total = frame[["train_tokens", "validation_tokens"]].sum()
     columns = (
@@ -64,7 +64,8 @@ def datacard(data: Data) -> str:
         Column("bytes_per_token", "Bytes a token", fixed(2)),
         Column("repeated_8grams", "Repeated 8-grams", fixed(3)),
     )
-    note = f"In all {short(total['train_tokens'])} training and {short(total['validation_tokens'])} held-out tokens."
+    train, held = (short(total[name]) for name in ("train_tokens", "validation_tokens"))
+    note = f"In all {train} training and {held} held-out tokens."
     view = TableView(columns, frame, note)
     return table_html(item, view, caption="What the models were trained and tested on.")
 
@@ -98,7 +99,7 @@ def clock(data: Data) -> dict[str, Any]:
         Column("seconds", "Time (s)", fixed(0)),
         Column("device", "Device", text, numeric=False),
     )
-    item = Item("clock", "W", "Training by scale", "", ours=True)
+    item = Item("clock-table", "W", "Training by scale", "", ours=True)
     view = TableView(columns, frame)
     return {
         "sentence": sentence,

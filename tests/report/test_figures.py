@@ -1,0 +1,139 @@
+"""Every figure and table is drawn from the database, or says what is missing."""
+
+import json
+
+import duckdb
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+
+from smelt.errors import SmeltError
+from smelt.report.book import Report
+from smelt.report.contents import FIGURES, TABLES
+from smelt.report.data import Data
+from smelt.report.figures import scaling, training
+from smelt.report.style import BLUE, LOOKS, RED, log_ticks, power_label
+from smelt.results.build import build_database
+from tests.report.synthetic import Synthetic
+
+# smoke has two scales: the figures of the third and fourth cannot be drawn.
+ABSENT = {"fig22", "fig23"}
+
+
+def about(folder, name):
+    kind = "figures" if name in FIGURES else "tables"
+    return json.loads((folder / kind / f"{name}.json").read_text())
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figure_is_drawn(drawn, name):
+    assert bool(about(drawn, name)["not_measured"]) == (name in ABSENT)
+    for kind in ("svg", "png"):
+        assert (drawn / "figures" / f"{name}.{kind}").stat().st_size > 1000
+    frame = pd.read_csv(drawn / "figures" / f"{name}.csv")
+    assert len(frame) and (name in ABSENT or frame.shape[1] > 2)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_table_is_made(drawn, name):
+    assert not about(drawn, name)["not_measured"]
+    html = (drawn / "tables" / f"{name}.html").read_text()
+    assert html.count("<tr>") == 1 + len(pd.read_csv(drawn / "tables" / f"{name}.csv"))
+    assert "None" not in html and "nan" not in html
+
+
+def test_without_measurements_there_are_sentences_and_no_numbers(study, tmp_path):
+    skip = tuple(set(_measured_tables()))
+    folder = Synthetic(study, tmp_path, sources=2, skip=skip).write()
+    build_database(study, folder, folder / "results.duckdb")
+    report = Report(Data(study, folder / "results.duckdb"), folder)
+    for name in FIGURES.keys() - {"fig01a", "power"}:
+        shown = report.figure(name)
+        assert about(folder, name)["not_measured"].startswith("Not measured: "), name
+        assert "<img" not in shown.html
+        assert pd.read_csv(folder / "figures" / f"{name}.csv").columns.tolist() == ["not_measured"]
+    for name in ("table03", "table06", "table07", "table08", "table11", "claims"):
+        assert "<table" not in report.table(name).html
+
+
+def _measured_tables():
+    from smelt.results.schemas import TABLES as DECLARED
+
+    kept = {"runs", "pairs", "ablation_points", "power", "published_configs", "corpus_sources"}
+    return DECLARED.keys() - kept
+
+
+def test_points_are_those_of_the_database(data, drawn):
+    frame = pd.read_csv(drawn / "figures" / "fig03.csv")
+    stored = data.frame(
+        "SELECT run, horizon, val_loss FROM endpoints JOIN runs USING (run) WHERE grouping = 'grid'"
+    )
+    both = frame.merge(stored, on=["run", "horizon"], suffixes=("", "_stored"))
+    assert len(both) == len(frame) == len(stored)
+    np.testing.assert_allclose(both["val_loss"], both["val_loss_stored"], rtol=1e-6)
+
+
+def test_gap_is_smelt_minus_its_own_baseline(data, drawn):
+    frame = pd.read_csv(drawn / "figures" / "gaps.csv")
+    losses = data.endpoints().set_index(["scale", "sparsity", "arch", "tokens"])["val_loss"]
+    for row in frame.to_dict("records"):
+        key = (row["scale"], row["sparsity"])
+        expected = losses[(*key, "smelt", row["tokens"])] - losses[(*key, "baseline", row["tokens"])]
+        assert row["gap"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_encodings_are_the_papers(data):
+    drawing = scaling.loss_by_sparsity(data)
+    markers = {
+        (line.get_marker(), line.get_color(), line.get_markerfacecolor())
+        for line in drawing.figure.axes[0].lines
+    }
+    assert ("o", BLUE, "white") in markers and ("s", RED, RED) in markers
+    assert LOOKS["baseline"].label == "Baseline" and LOOKS["smelt"].label == "SMELT"
+    plt.close(drawing.figure)
+
+
+def test_every_axis_of_the_curves_has_a_name_and_unit(data):
+    drawing = training.scale_0(data)
+    left = [axis for axis in drawing.figure.axes if axis.get_subplotspec().is_first_col()]
+    assert [axis.get_ylabel() for axis in left] == ["Loss (nats per token)", "SMELT − Baseline"]
+    assert {axis.get_xlabel() for axis in drawing.figure.axes} == {"", "Tokens seen"}
+    plt.close(drawing.figure)
+
+
+def test_the_same_database_gives_the_same_bytes(data, tmp_path):
+    for folder in ("a", "b"):
+        Report(data, tmp_path / folder).figure("fig03")
+    for kind in ("svg", "png", "csv", "json"):
+        one, two = (tmp_path / folder / "figures" / f"fig03.{kind}" for folder in ("a", "b"))
+        assert one.read_bytes() == two.read_bytes(), kind
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 1e6), (2e11, 1.1e13), (1e5, 2e5), (0.31, 0.33), (5, 5.0001)])
+def test_log_ticks_are_few_and_inside(low, high):
+    ticks = log_ticks(low, high)
+    assert 2 <= len(ticks) <= 6
+    assert ticks == sorted(ticks) and low <= ticks[0] and ticks[-1] <= high
+
+
+def test_powers_are_written_short():
+    assert [power_label(v) for v in (1e12, 3e11, 2.5e-3)] == ["10¹²", "3·10¹¹", "2.5·10⁻³"]
+
+
+def test_another_studys_database_is_refused(study, tmp_path):
+    with pytest.raises(SmeltError, match="does not exist"):
+        Data(study, tmp_path / "results.duckdb")
+    path = tmp_path / "other.duckdb"
+    path.write_bytes(b"no database")
+    with pytest.raises(SmeltError, match="build it again"):
+        Data(study, path)
+    with duckdb.connect(str(tmp_path / "empty.duckdb")):
+        pass
+    with pytest.raises(SmeltError, match="not a database of this version"):
+        Data(study, tmp_path / "empty.duckdb")
+
+
+def test_an_unknown_figure_is_refused(data, tmp_path):
+    with pytest.raises(SmeltError, match="no 'fig99'; it has fig01a"):
+        Report(data, tmp_path).figure("fig99")
