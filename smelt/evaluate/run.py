@@ -40,8 +40,7 @@ class Evaluation:
 
     def encoder(self) -> Encoder:
         """Return a fresh encoder; its cache lives as long as one pass over the cases."""
-        tokenizer = self.corpus.tokenizer
-        return Encoder(lambda text: tokenizer.encode(text, add_special_tokens=False).ids, self.corpus.bos)
+        return Encoder.of_corpus(self.corpus.tokenizer, self.corpus.bos)
 
     def prompts(self, extent: str) -> int:
         """Return how many cases an endpoint has."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tokenizers import Tokenizer
+
 from smelt.errors import SmeltError
 from smelt.evaluate.items import Item
 from smelt.evaluate.registry import CHOICE, COMPLETION, Task
@@ -37,14 +39,25 @@ class Encoder:
     Args:
         encode: text to ids, without special tokens.
         bos: id that starts every sequence, or None.
+        carries_blank: whether a word's token holds the blank before it; by default the original's test
+            decides: " a" is one token.
     """
 
-    def __init__(self, encode: Callable[[str], list[int]], bos: int | None):
+    def __init__(
+        self, encode: Callable[[str], list[int]], bos: int | None, carries_blank: bool | None = None
+    ) -> None:
         self._encode = encode
         self._cache: dict[str, list[int]] = {}
         self.bos = bos
-        # GPT-style vocabularies carry the blank inside the next token: " a" is one.
-        self.carries_blank = len(encode(" a")) == 1
+        self.carries_blank = len(encode(" a")) == 1 if carries_blank is None else carries_blank
+
+    @classmethod
+    def of_corpus(cls, tokenizer: Tokenizer, bos: int) -> Encoder:
+        """Return the encoder of a corpus's byte-level BPE.
+
+        Its words always start with their blank, but in a small vocabulary " a" may still be two tokens.
+        """
+        return cls(lambda text: tokenizer.encode(text, add_special_tokens=False).ids, bos, carries_blank=True)
 
     def text(self, text: str) -> list[int]:
         """Return the ids of `text` without special tokens."""

@@ -40,7 +40,7 @@ def study():
     study = load_study("smoke")
     return dataclasses.replace(
         study,
-        corpus=dataclasses.replace(study.corpus, vocab=330, context=96, max_epochs=100),
+        corpus=dataclasses.replace(study.corpus, vocab=480, context=96, max_epochs=100),
         training=dataclasses.replace(study.training, horizons=(4, 8), decay_steps=2, warmup_steps=1, batch=2),
         evaluation=dataclasses.replace(
             study.evaluation, items=3, seeds=2, shots=(0, 1), validation_tokens=1500, max_length=400

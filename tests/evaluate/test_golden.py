@@ -8,7 +8,7 @@ import pytest
 from smelt.errors import SmeltError
 from smelt.evaluate.registry import CHOICE, COMPLETION, LANGUAGE, SCHEMA, Task
 from smelt.evaluate.scores import centred, task_scores
-from smelt.evaluate.sequences import build
+from smelt.evaluate.sequences import Encoder, build
 from smelt.evaluate.shots import shot_table
 from tests.evaluate.toys import GPT, LLAMA, Toy
 
@@ -113,6 +113,14 @@ def test_a_vocabulary_that_does_not_carry_blanks_gets_none():
     item = {"query": "Then", "choices": ["run", "sit"], "gold": 0}
     toy = Toy(r"[A-Za-z]+|\s|[^\sA-Za-z]")
     assert [answer for _, answer, _ in shown(toy, CHOICE, item)] == [["run"], ["sit"]]
+
+
+def test_answers_of_a_corpus_start_with_a_blank_however_small_its_vocabulary(corpus):
+    assert len(corpus.tokenizer.encode(" a")) == 2
+    encoder = Encoder.of_corpus(corpus.tokenizer, corpus.bos)
+    (sequence,) = build(task(COMPLETION), {"context": "It is", "continuation": "red"}, [], encoder, 64)
+    assert corpus.tokenizer.decode(sequence.ids) == "It is red"
+    assert corpus.tokenizer.decode(sequence.ids[sequence.start :]) == " red"
 
 
 def items(kind, rows, **other):

@@ -12,6 +12,7 @@ from smelt.evaluate.scores import core, suite_scores, task_scores
 from smelt.evaluate.scoring import score
 from smelt.evaluate.sequences import build
 from smelt.evaluate.shots import shot_table
+from smelt.model.export import export_model
 from tests.evaluate import original
 from tests.evaluate.toys import GPT, LLAMA, SAMPLES, Toy, sample_rows, tiny_model
 
@@ -84,6 +85,33 @@ def test_scores_equal_those_of_single_sequences(name):
         right.append(greedy if task.completion else means.index(min(means)) == theirs[i]["gold"])
     assert place == len(answers.nll)
     assert accuracy(task, cases, ours, answers) == pytest.approx(np.mean(right))
+
+
+@pytest.mark.parametrize("name", ["arc_easy", "winogrande", "bigbench_dyck_languages"])
+def test_scores_equal_those_of_hf_logits(name, tmp_path):
+    """The exported Baseline in HF transformers, asked for one sequence after the other, scores the same."""
+    transformers = pytest.importorskip("transformers")
+    task, toy = TASKS[name], Toy(GPT, bos=True)
+    theirs, ours = loaded(name)
+    theirs, ours = theirs[:6], ours[:6]
+    shots = original.few_shot(len(theirs), min(task.shots, 2), 1234)
+    cases = [build(task, ours[i], [ours[j] for j in shots[i]], toy.encoder(), 200) for i in range(len(ours))]
+    model = tiny_model(vocab=len(toy.pieces), looped=False)
+    export_model(tmp_path, model.config, model.state_dict(), 200, None)
+    other = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    answers = score(model, cases, pad=0)
+    place = 0
+    for i in range(len(theirs)):
+        for ids, start in original.sequences(
+            task.kind, theirs, i, shots[i], task.delimiter, toy.encode, toy.bos, 200, True
+        ):
+            with torch.no_grad():
+                logits = other(torch.tensor([ids])).logits[0].tolist()
+            losses, greedy = original.losses(ids, start, logits)
+            assert answers.nll[place] == pytest.approx(sum(losses), abs=1e-4)
+            assert answers.greedy[place] == greedy
+            place += 1
+    assert place == len(answers.nll)
 
 
 def accuracy(task, cases, items, answers):

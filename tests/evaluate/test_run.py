@@ -104,7 +104,7 @@ def test_the_plan_counts_its_cases_and_adds_long_shots(study, tasks, corpus):
     spec = dataclasses.replace(study.evaluation, long_shots=(3,))
     plan = settings(suite, spec, SWEEP)
     assert {s.task for s in plan if s.shots == 3} == set(suite.long)
-    encoder = Encoder(lambda text: corpus.tokenizer.encode(text).ids, corpus.bos)
+    encoder = Encoder.of_corpus(corpus.tokenizer, corpus.bos)
     made = list(cases(suite, spec, plan, encoder, 400))
     assert len(made) == count_cases(suite, spec, plan) == len(plan) * spec.items
     assert settings(suite, spec, VALIDATION) == []
@@ -114,7 +114,7 @@ def test_the_plan_counts_its_cases_and_adds_long_shots(study, tasks, corpus):
 def test_shots_come_from_the_whole_file_even_when_few_items_are_evaluated(study, tasks, corpus):
     suite = open_suite(tasks)
     plan = [s for s in settings(suite, study.evaluation, STANDARD) if s.task == "local_operators"][:1]
-    encoder = Encoder(lambda text: corpus.tokenizer.encode(text).ids, corpus.bos)
+    encoder = Encoder.of_corpus(corpus.tokenizer, corpus.bos)
     few = list(cases(suite, study.evaluation, plan, encoder, 400))
     many = list(cases(suite, dataclasses.replace(study.evaluation, items=40), plan, encoder, 400))
     assert [c.sequences for c in few] == [c.sequences for c in many[: len(few)]]
