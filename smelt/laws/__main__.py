@@ -13,6 +13,7 @@ from smelt.laws.recovery import recovery_tables
 from smelt.results.parquet import write_table
 from smelt.study import load_study
 
+PER_TASK = "calibration:task:"
 Rows = list[dict[str, Any]]
 # Written even when empty, so that nothing stale is left and every consumer finds the file.
 TABLES = (
@@ -79,10 +80,19 @@ def main() -> int:
         tables[name].extend(rows)
     for name in sorted(tables):
         write_table(arguments.out, name, tables[name])
-    for row in tables["law_notes"]:
-        if not row["ok"]:
-            print(f"{row['analysis']}: {row['reason']}")
+    _say(tables["law_notes"])
     return 0
+
+
+def _say(notes: Rows) -> None:
+    """Print what could not be analysed and why, single tasks as one line."""
+    failed = [row for row in notes if not row["ok"]]
+    tasks = [row["analysis"].rsplit(":", 1)[1] for row in failed if row["analysis"].startswith(PER_TASK)]
+    for row in failed:
+        if not row["analysis"].startswith(PER_TASK):
+            print(f"{row['analysis']}: {row['reason']}")
+    if tasks:
+        print(f"{PER_TASK.rstrip(':')}: no curve for {', '.join(tasks)}")
 
 
 if __name__ == "__main__":

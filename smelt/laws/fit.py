@@ -14,6 +14,8 @@ from smelt.laws.surface import PARAMETERS, Surface
 DELTA = 1e-3
 # Bounds of the exponents; a fit that ends on one says so.
 EXPONENT_BOUNDS = {"a": (0.01, 2.0), "b": (-1.0, 2.0), "c": (0.01, 2.0)}
+# A term below this share of the smallest loss has vanished.
+VANISHED = 1e-3
 # Where starts are drawn: the exponents of published laws, with room on both sides.
 _START_BOX = {"a": (0.1, 1.0), "b": (0.0, 0.7), "c": (0.2, 1.1)}
 
@@ -105,10 +107,14 @@ class SurfaceModel:
         return residual, np.stack(parts, axis=-1)
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the box of x: the terms may vanish, but none may exceed ten times the largest loss."""
-        top = self.log_loss_rn.max() + np.log(10.0)
-        low = [top - 20.0, top - 25.0, top - 25.0] + [EXPONENT_BOUNDS[name][0] for name in "abc"]
-        high = [top, top, top] + [EXPONENT_BOUNDS[name][1] for name in "abc"]
+        """Return the box of x.
+
+        At the centre of the design each term lies between a share of the smallest loss that is too small to
+        tell from nothing and ten times the largest one.
+        """
+        bottom, top = self.log_loss_rn.min() + np.log(VANISHED), self.log_loss_rn.max() + np.log(10.0)
+        low = [bottom] * 3 + [EXPONENT_BOUNDS[name][0] for name in "abc"]
+        high = [top] * 3 + [EXPONENT_BOUNDS[name][1] for name in "abc"]
         return np.array(low), np.array(high)
 
     def surface(self, x_pd: np.ndarray) -> Surface:
@@ -145,7 +151,9 @@ class Fit:
     """A fitted surface with what a reader must know before believing it.
 
     `rmse` is in nats on the loss itself; `condition` is that of the Gauss-Newton matrix with unit diagonal;
-    `agreeing_starts` counts the starts that reached the same objective.
+    `agreeing_starts` counts the starts that reached the same objective. `converged` says that the surface
+    can be read inside its window; `note` tells what is wrong with it or with single coefficients: where E
+    has vanished the surface may be good although E, a and c cannot be told apart.
     """
 
     law: Surface
@@ -160,6 +168,7 @@ class Fit:
 
 # Above this the coefficients are set by rounding and by single residuals, not by the data.
 MAX_CONDITION = 1e8
+NO_FLOOR = "E has vanished: the irreducible loss is out of reach, and single coefficients mean little"
 
 
 def fit_surface(design: Design, starts: int = 64, seed: int = 0) -> Fit:
@@ -180,20 +189,21 @@ def fit_surface(design: Design, starts: int = 64, seed: int = 0) -> Fit:
     law = model.surface(x)
     predicted = law.loss(design.flops, design.sparsity, design.tokens)
     agreeing = int((solution.objective_p <= solution.objective_p[best] * (1 + 1e-6) + 1e-15).sum())
-    condition = _condition(model, x)
-    notes = [design.doubt()] + _bound_notes(x, lower, upper)
+    condition = _condition(model, x, (x > lower) & (x < upper))
+    doubts = [design.doubt()] + _bound_notes(x, lower, upper)
     if condition > MAX_CONDITION:
-        notes.append(f"ill-conditioned (condition number {condition:.1e})")
+        doubts.append(f"ill-conditioned (condition number {condition:.1e})")
     if not solution.converged_p[best]:
-        notes.append("the optimiser did not converge")
-    notes = [note for note in notes if note]
+        doubts.append("the optimiser did not converge")
+    doubts = [doubt for doubt in doubts if doubt]
+    notes = doubts + ([NO_FLOOR] if x[0] <= lower[0] else [])
     return Fit(
         law=Surface(**{name: float(value) for name, value in law.columns().items()}),
         rmse=float(np.sqrt(np.mean((predicted - design.loss) ** 2))),
         n=len(design),
         objective=float(solution.objective_p[best]),
         condition=condition,
-        converged=not notes,
+        converged=not doubts,
         agreeing_starts=agreeing,
         note="; ".join(notes),
     )
@@ -205,17 +215,19 @@ def _best(objective_p: np.ndarray, x_pd: np.ndarray) -> int:
     return int(ties[np.lexsort(x_pd[ties].T[::-1])[0]])
 
 
-def _condition(model: SurfaceModel, x_d: np.ndarray) -> float:
+def _condition(model: SurfaceModel, x_d: np.ndarray, free_d: np.ndarray) -> float:
     _, jacobian = model(x_d[None], np.zeros(1, dtype=int))
+    jacobian = jacobian[..., free_d]
     matrix = jacobian[0] / np.maximum(np.linalg.norm(jacobian[0], axis=0), 1e-300)
     values = np.linalg.svd(matrix, compute_uv=False)
     return float(min((values[0] / max(values[-1], 1e-150)) ** 2, 1e300))
 
 
 def _bound_notes(x_d: np.ndarray, lower_d: np.ndarray, upper_d: np.ndarray) -> list[str]:
+    """Return a note for each parameter on a bound but E on its lower one."""
     notes = []
     for name, value, low, high in zip(PARAMETERS, x_d, lower_d, upper_d, strict=True):
-        if value <= low or value >= high:
+        if (value <= low and name != "E") or value >= high:
             side = "lower" if value <= low else "upper"
             text = f"{name} sits on its {side} bound"
             notes.append(text + (f" {value:g}" if name in EXPONENT_BOUNDS else ""))
@@ -231,6 +243,8 @@ def fit_many(
     fixed: dict[str, np.ndarray] | None = None,
 ) -> tuple[Surface, np.ndarray, np.ndarray]:
     """Fit P problems, each from K starts; return surfaces, objectives [P] and which sit on a bound [P].
+
+    A vanished E is no bound in this sense: the surface is as good without it.
 
     Args:
         design: the common endpoints.
@@ -253,7 +267,8 @@ def fit_many(
     objective = solution.objective_p.reshape(problems, count)
     best = objective.argmin(axis=1)
     x_pd = full.reshape(problems, count, width)[np.arange(problems), best]
-    on_bound = ((x_pd <= lower) | (x_pd >= upper))[:, free].any(axis=1)
+    at_lower = (x_pd <= lower) & (np.array(PARAMETERS) != "E")
+    on_bound = (at_lower | (x_pd >= upper))[:, free].any(axis=1)
     return model.surface(x_pd), objective[np.arange(problems), best], on_bound
 
 

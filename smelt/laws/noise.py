@@ -13,7 +13,9 @@ from smelt.laws.surfaces import SurfaceAnalysis, noise_level
 
 SEEDS_BASIS = "spread over training seeds"
 SCATTER_BASIS = "one training seed: scatter of the endpoints about the fitted surfaces"
-NO_BASIS = "one training seed and no fitted surface that can be believed: no yardstick"
+NO_BASIS = "one training seed and too few endpoints about a fitted surface: no yardstick"
+# Residual degrees of freedom below which the scatter about a surface says little.
+MIN_FREEDOM = 12
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,11 @@ def difference_spread(groups: Mapping[object, Sequence[float]], analysis: Surfac
     if freedom > 0:
         squares = sum(float(np.var(values) * len(values)) for values in groups.values())
         return Spread(float(np.sqrt(squares / freedom)), freedom, SEEDS_BASIS)
-    if not analysis.fits or analysis.note:
+    freedom = analysis.fits[0].n - len(PARAMETERS) if analysis.fits else 0
+    if freedom < MIN_FREEDOM:
         return Spread(None, 0, NO_BASIS)
     variance = sum(noise_level(fit) ** 2 for fit in analysis.fits)
-    return Spread(float(np.sqrt(variance)), analysis.fits[0].n - len(PARAMETERS), SCATTER_BASIS)
+    return Spread(float(np.sqrt(variance)), freedom, SCATTER_BASIS)
 
 
 def contrast(

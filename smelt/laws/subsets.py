@@ -45,7 +45,7 @@ def subset_tables(results: Results, analysis: SurfaceAnalysis) -> dict[str, list
         levels[subset] = float(pair[0].loss.mean())
     _add_quartiles(gains, drawn, levels)
     rows = [_gain_row(subset, gains[subset], drawn[subset], budget, sparsity, analysis) for subset in gains]
-    contrasts = _margins(gains, drawn, analysis.note)
+    contrasts = _margins(gains, drawn, analysis.doubt)
     reason = "; ".join(notes)
     if not contrasts:
         reason = reason or "the corpus has no category Code beside others"
@@ -134,7 +134,7 @@ def _fit_row(
     row = {"arch": arch, "subset": subset, "n": len(design), "condition": None} | coefficients(law)
     return row | {
         "rmse": float(np.sqrt(np.mean(errors**2))),
-        "converged": not analysis.note,
+        "converged": not analysis.doubt,
         "note": analysis.note or "exponents of the aggregate",
     }
 
@@ -155,7 +155,7 @@ def _gain_row(
     low, high = interval(sample)
     row = {"budget": budget, "sparsity": sparsity, "subset": subset, "gain": gain}
     row |= {"low": float(low), "high": float(high), "low_calibrated": None, "high_calibrated": None}
-    return row | {"extrapolated": analysis.question.extrapolated(budget), "note": analysis.note}
+    return row | {"extrapolated": analysis.question.extrapolated(budget), "note": analysis.doubt}
 
 
 def _margins(gains: dict[str, float], drawn: dict[str, np.ndarray], note: str) -> list[dict[str, Any]]:

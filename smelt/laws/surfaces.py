@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,9 +39,21 @@ class SurfaceAnalysis:
 
     @property
     def note(self) -> str:
-        """Why the coefficients should not be trusted, or an empty string."""
-        parts = [f"{arch}: {fit.note}" for arch, fit in zip(ARCHS, self.fits, strict=False) if fit.note]
-        return "; ".join(parts)
+        """Why single coefficients should not be believed, or an empty string."""
+        return _collect(self.fits, lambda fit: fit.note)
+
+    @property
+    def doubt(self) -> str:
+        """Why the surfaces should not be believed at all, or an empty string."""
+        return _collect(self.fits, lambda fit: "" if fit.converged else fit.note)
+
+
+def _collect(fits: tuple[Fit, ...], tell: Callable[[Fit], str]) -> str:
+    """Return what is told of the fits, said once where it is the same of both."""
+    told = [tell(fit) for fit in fits]
+    if told and told[0] == told[-1]:
+        return told[0]
+    return "; ".join(f"{arch}: {text}" for arch, text in zip(ARCHS, told, strict=False) if text)
 
 
 def analyse(
@@ -55,9 +68,12 @@ def analyse(
     question = choose_question(compute, sparsities)
     drawn = bootstrap(designs, fits, draws, SEED)
     if (~drawn.degenerate).sum() < 2:
-        return SurfaceAnalysis(designs, fits, None, question, reason="every bootstrap draw is degenerate")
+        analysis = SurfaceAnalysis(designs, fits, None, question)
+        parts = [analysis.note, "hardly a bootstrap draw determines both surfaces"]
+        analysis.reason = "; ".join(part for part in parts if part)
+        return analysis
     analysis = SurfaceAnalysis(designs, fits, drawn, question)
-    if analysis.note:
+    if analysis.doubt:
         # Simulating from coefficients that are not identified would calibrate nothing.
         return analysis
     truths = tuple(Truth(fit.law, noise_level(fit)) for fit in fits)
@@ -153,7 +169,7 @@ def gain_rows(analysis: SurfaceAnalysis) -> list[dict[str, Any]]:
         rows.append(
             {"budget": budget, "sparsity": sparsity, "subset": "all", "gain": row["value"]}
             | {end: row[end] for end in _ENDS}
-            | {"extrapolated": analysis.question.extrapolated(budget), "note": analysis.note}
+            | {"extrapolated": analysis.question.extrapolated(budget), "note": analysis.doubt}
         )
     return rows
 
@@ -166,7 +182,7 @@ def tpp_rows(analysis: SurfaceAnalysis, draws: int) -> list[dict[str, Any]]:
             _, arch, sparsity = name.split(":")
             rows.append(
                 {"sparsity": int(sparsity), "arch": arch, "budget": analysis.question.main_budget}
-                | {"tpp": row["value"], "note": analysis.note}
+                | {"tpp": row["value"], "note": analysis.doubt}
                 | {end: row[end] for end in _ENDS}
             )
     return rows
@@ -177,10 +193,13 @@ _UNITS = {"exponent": "", "gain_growth": "fraction", "tpp_ratio": "ratio"}
 
 def contrast_rows(analysis: SurfaceAnalysis) -> list[dict[str, Any]]:
     """Return the rows of `law_contrasts` that come from the two aggregate surfaces."""
+    notes = {"exponent": analysis.note}
     return [
-        {"contrast": name, "unit": _UNITS[name.split(":")[0]], "basis": BASIS, "note": analysis.note} | row
+        {"contrast": name, "unit": _UNITS[kind], "basis": BASIS}
+        | row
+        | {"note": notes.get(kind, analysis.doubt)}
         for name, row in intervals(analysis).items()
-        if name.split(":")[0] in _UNITS
+        if (kind := name.split(":")[0]) in _UNITS
     ]
 
 
@@ -198,7 +217,8 @@ def coverage_table(analysis: SurfaceAnalysis, draws: int) -> list[dict[str, Any]
 def note_rows(analysis: SurfaceAnalysis, dropped: list[str]) -> list[dict[str, Any]]:
     """Return the rows of `law_notes`: whether the surface can be believed, dropped endpoints, odd draws."""
     reason = analysis.reason or analysis.note
-    rows = [{"analysis": "surface", "ok": not reason, "reason": reason}]
+    ok = not (analysis.reason or analysis.doubt)
+    rows = [{"analysis": "surface", "ok": ok, "reason": reason}]
     rows.append({"analysis": "pairs", "ok": not dropped, "reason": "; ".join(dropped)})
     if analysis.draws is not None:
         count, bad = len(analysis.draws.degenerate), int(analysis.draws.degenerate.sum())

@@ -152,6 +152,16 @@ def test_an_exponent_on_its_bound_is_reported():
     assert "bound" in fit.note
 
 
+def test_a_vanished_floor_is_told_but_the_surface_can_still_be_read():
+    design, law = published_designs()[0], published_truths()[0].law
+    floorless = law.with_columns(E=1e-9)
+    loss = floorless.loss(design.flops, design.sparsity, design.tokens)
+    fit = fit_surface(design.with_loss(loss), 8)
+    assert fit.converged
+    assert "E has vanished" in fit.note
+    assert fit.rmse < 1e-3
+
+
 def test_the_profile_is_lowest_at_the_optimum_and_holds_the_truth():
     design, truth = noisy(0, 4), published_truths()[0].law
     fit = fit_surface(design, 8)
