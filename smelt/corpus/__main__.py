@@ -1,4 +1,4 @@
-"""Command line: `python -m smelt.corpus fetch|build`."""
+"""Command line: `python -m smelt.corpus fetch|build|card`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 
 from smelt.cli import run
 from smelt.corpus.build import build
+from smelt.corpus.card import card
+from smelt.corpus.corpus import Corpus
 from smelt.corpus.fetch import fetch
 from smelt.corpus.pool import cores
 from smelt.corpus.reference import commit_hashes, differing_sources
@@ -23,6 +25,8 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     fetching = commands.add_parser("fetch", help="bring the pinned archives into the cache")
     building = commands.add_parser("build", help="make tokenizer, shards and index from the cache")
+    describing = commands.add_parser("card", help="print the measured tables of the data card")
+    describing.add_argument("--corpus", required=True, type=Path, help="folder of a built corpus")
     for command in (fetching, building):
         command.add_argument("--study", required=True, help="name of a study, or its YAML file")
         command.add_argument("--cache", required=True, type=Path, help="folder of the archives")
@@ -40,6 +44,9 @@ def main() -> None:
         help="of a streamed set, only the I-th of N shares (from 0) and not the closing step",
     )
     args = parser.parse_args()
+    if args.command == "card":
+        print(card(Corpus.open(args.corpus)))
+        return
     study = load_study(args.study)
     sources = load_sources(study.corpus.sources)
     if args.command == "fetch":
