@@ -12,8 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.attention.flex_attention import BlockMask, flex_attention
 
-from smelt.model.config import NORM_EPS, ModelConfig
+from smelt.model.config import ModelConfig
 from smelt.model.context import Context, Mask, rotary_factors
+from smelt.model.norm import RMSNorm
+
+QUERY_BLOCK = 64
 
 
 class Attention(nn.Module):
@@ -29,8 +32,8 @@ class Attention(nn.Module):
         self.v = nn.Linear(sizes.hidden, key, bias=False)
         self.o = nn.Linear(query, sizes.hidden, bias=False)
         if config.qk_norm:
-            self.q_norm = nn.RMSNorm(sizes.head_dim, eps=NORM_EPS)
-            self.k_norm = nn.RMSNorm(sizes.head_dim, eps=NORM_EPS)
+            self.q_norm = RMSNorm(sizes.head_dim)
+            self.k_norm = RMSNorm(sizes.head_dim)
         else:
             self.q_norm = self.k_norm = None
 
@@ -57,6 +60,8 @@ class Attention(nn.Module):
         if isinstance(mask, BlockMask):
             flex = _compiled_flex() if q_bhtd.is_cuda else flex_attention
             pv_bhtd = flex(q_bhtd, k_bgsd, v_bgsd, block_mask=mask, enable_gqa=grouped)
+        elif mask is not None and mask.shape[-1] == mask.shape[-2] > QUERY_BLOCK and not q_bhtd.is_cuda:
+            pv_bhtd = _attend_blocks(q_bhtd, k_bgsd, v_bgsd, mask, grouped)
         else:
             pv_bhtd = F.scaled_dot_product_attention(
                 q_bhtd, k_bgsd, v_bgsd, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped
@@ -77,10 +82,26 @@ class Attention(nn.Module):
 
 
 def rotate(x_bthd: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
-    """Turn each pair (i, i + d/2) of a head by its angle (Su et al. 2021), paired as HF transformers does."""
-    cos, sin = (factor.to(x_bthd.dtype) for factor in rotation)
-    first, second = x_bthd.chunk(2, dim=-1)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+    """Turn each pair (i, i + d/2) of a head by its angle, paired as HF transformers does."""
+    own, partner = (factor.to(x_bthd.dtype) for factor in rotation)
+    return torch.addcmul(x_bthd * own, x_bthd.roll(x_bthd.shape[-1] // 2, -1), partner)
+
+
+def _attend_blocks(q_bhtd: Tensor, k_bgtd: Tensor, v_bgtd: Tensor, mask: Tensor, grouped: bool) -> Tensor:
+    """Attend block by block of queries, each to the keys up to its end.
+
+    The processor's kernel does not skip what a mask hides.
+    """
+    blocks = []
+    for start in range(0, q_bhtd.shape[2], QUERY_BLOCK):
+        rows, seen = slice(start, start + QUERY_BLOCK), slice(start + QUERY_BLOCK)
+        here = mask[:, :, rows, seen]
+        blocks.append(
+            F.scaled_dot_product_attention(
+                q_bhtd[:, :, rows], k_bgtd[:, :, seen], v_bgtd[:, :, seen], attn_mask=here, enable_gqa=grouped
+            )
+        )
+    return torch.cat(blocks, dim=2)
 
 
 @functools.cache

@@ -5,6 +5,7 @@ Shapes: b rows, t tokens, s keys, d head size.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -13,7 +14,8 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from smelt.model.cache import CacheSlot, KVCache
 
-# None stands for plain causal attention; a boolean mask is True where a query may look.
+# None stands for plain causal attention. A boolean mask is True where a query may look, one of floating type
+# is added to the scores.
 Mask = Tensor | BlockMask | None
 
 
@@ -51,17 +53,22 @@ class Context:
 
 
 def rotary_factors(positions_bt: Tensor, head_dim: int, base: float) -> tuple[Tensor, Tensor]:
-    """Return cos and sin, `[b, t, 1, head_dim / 2]` in float32; pair `i` turns by `position base^(-2i/d)`."""
+    """Return the factors of an element and of its partner, each `[b, t, 1, head_dim]` in float32.
+
+    The pair (i, i + d/2) turns by the angle `position * base^(-2i/d)` (Su et al. 2021): its factors are the
+    cosine twice, and the sine with its sign.
+    """
     exponent = torch.arange(0, head_dim, 2, device=positions_bt.device, dtype=torch.float64) / head_dim
     angle = positions_bt[..., None, None].double() * base**-exponent
-    return angle.cos().float(), angle.sin().float()
+    cos, sin = angle.cos().float(), angle.sin().float()
+    return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
 
 
 def attention_mask(segments_bt: Tensor | None) -> Mask:
     """Return the mask under which a token sees itself and earlier tokens of its own segment.
 
-    A block mask for flex attention on CUDA, elsewhere a boolean `[b, 1, t, t]`; None where every row is
-    one segment.
+    A block mask for flex attention on CUDA, elsewhere 0 and minus infinity, `[b, 1, t, t]` float32, made once
+    for all layers; None where every row is one segment.
     """
     if segments_bt is None:
         return None
@@ -70,7 +77,10 @@ def attention_mask(segments_bt: Tensor | None) -> Mask:
     t = segments_bt.shape[1]
     index_t = torch.arange(t, device=segments_bt.device)
     same_btt = segments_bt[:, :, None] == segments_bt[:, None, :]
-    return (same_btt & (index_t[:, None] >= index_t[None, :])).unsqueeze(1)
+    hidden_btt = ~(same_btt & (index_t[:, None] >= index_t[None, :]))
+    return torch.zeros(hidden_btt.shape, device=segments_bt.device).masked_fill_(hidden_btt, -math.inf)[
+        :, None
+    ]
 
 
 def segment_block_mask(segments_bt: Tensor) -> BlockMask:

@@ -90,16 +90,18 @@ def _experts(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the output, the gate and up products, the rows' order and the end of each expert's rows."""
     order_m, ends_e = _sort(ids_nk, w13_efd.shape[0])
-    token_m = order_m // ids_nk.shape[1]
+    token_m, weight_m = _rows(order_m, weights_nk)
+    if not _use_chunks(chunked):
+        f_mf = _grouped_mm(x_nd.index_select(0, token_m), w13_efd.mT, ends_e)
+        y_md = _grouped_mm(swiglu(f_mf, weight_m), w2_edi.mT, ends_e)
+        return _sum_of_slots(y_md, order_m, weights_nk.shape[1]), f_mf, order_m, ends_e
+    out_nd = torch.zeros_like(x_nd)
     f_mf = x_nd.new_empty(len(order_m), w13_efd.shape[1])
-    y_md = x_nd.new_empty(len(order_m), x_nd.shape[1])
-    for experts, rows, ends in _chunks(ends_e, chunked, len(order_m)):
-        x_cd = x_nd.index_select(0, token_m[rows])
-        f_cf = _grouped_mm(x_cd, w13_efd[experts].mT, ends)
+    for experts, rows, ends in _chunks(ends_e):
+        f_cf = _grouped_mm(x_nd.index_select(0, token_m[rows]), w13_efd[experts].mT, ends)
+        y_cd = _grouped_mm(swiglu(f_cf, weight_m[rows]), w2_edi[experts].mT, ends)
         f_mf[rows] = f_cf
-        y_md[rows] = _grouped_mm(swiglu(f_cf), w2_edi[experts].mT, ends)
-    place_nk = _inverse(order_m).view_as(ids_nk)
-    out_nd = F.embedding_bag(place_nk, y_md, mode="sum", per_sample_weights=weights_nk.to(y_md.dtype))
+        out_nd.index_add_(0, token_m[rows], y_cd)
     return out_nd, f_mf, order_m, ends_e
 
 
@@ -116,22 +118,46 @@ def _experts_backward(
     chunked: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of input, both matrices and router weights."""
-    token_m = order_m // weights_nk.shape[1]
-    weight_m = weights_nk.flatten().index_select(0, order_m).to(x_nd.dtype)
-    dw13_efd, dw2_edi = torch.empty_like(w13_efd), torch.empty_like(w2_edi)
-    dx_md = x_nd.new_empty(len(order_m), x_nd.shape[1])
-    dweight_m = torch.empty_like(weight_m)
-    for experts, rows, ends in _chunks(ends_e, chunked, len(order_m)):
-        dy_cd = grad_nd.index_select(0, token_m[rows])
-        dh_ci = _grouped_mm(dy_cd, w2_edi[experts], ends)
-        df_cf, h_ci, dweight_m[rows] = swiglu_backward(f_mf[rows], dh_ci, weight_m[rows])
-        dw2_edi[experts] = _grouped_mm(dy_cd.T, h_ci, ends)
-        dw13_efd[experts] = _grouped_mm(df_cf.T, x_nd.index_select(0, token_m[rows]), ends)
-        dx_md[rows] = _grouped_mm(df_cf, w13_efd[experts], ends)
-    place_m = _inverse(order_m)
-    dx_nd = F.embedding_bag(place_m.view_as(weights_nk), dx_md, mode="sum")
-    dweights_nk = dweight_m.index_select(0, place_m).view_as(weights_nk).to(weights_nk.dtype)
+    token_m, weight_m = _rows(order_m, weights_nk)
+    dweights_nk = torch.empty_like(weights_nk)
+
+    def rows_backward(token_c, weight_c, f_cf, w13, w2, ends):
+        dy_cd = grad_nd.index_select(0, token_c)
+        df_cf, h_ci, dweight_c = swiglu_backward(f_cf, _grouped_mm(dy_cd, w2, ends), weight_c)
+        dw2 = _grouped_mm(dy_cd.T, h_ci, ends)
+        dw13 = _grouped_mm(df_cf.T, x_nd.index_select(0, token_c), ends)
+        return _grouped_mm(df_cf, w13, ends), dw13, dw2, dweight_c
+
+    if not _use_chunks(chunked):
+        dx_md, dw13_efd, dw2_edi, dweight_m = rows_backward(token_m, weight_m, f_mf, w13_efd, w2_edi, ends_e)
+        dx_nd = _sum_of_slots(dx_md, order_m, weights_nk.shape[1])
+    else:
+        dx_nd, dweight_m = torch.zeros_like(x_nd), torch.empty_like(weight_m)
+        dw13_efd, dw2_edi = torch.empty_like(w13_efd), torch.empty_like(w2_edi)
+        for experts, rows, ends in _chunks(ends_e):
+            dx_cd, dw13_efd[experts], dw2_edi[experts], dweight_m[rows] = rows_backward(
+                token_m[rows], weight_m[rows], f_mf[rows], w13_efd[experts], w2_edi[experts], ends
+            )
+            dx_nd.index_add_(0, token_m[rows], dx_cd)
+    dweights_nk.view(-1)[order_m] = dweight_m.to(weights_nk.dtype)
     return dx_nd, dw13_efd, dw2_edi, dweights_nk
+
+
+def _use_chunks(chunked: bool) -> bool:
+    # Several threads share a product better the larger it is.
+    return chunked and torch.get_num_threads() == 1
+
+
+def _rows(order_m: Tensor, weights_nk: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the token of each row and its router weight."""
+    return order_m.to(torch.int64) // weights_nk.shape[1], weights_nk.flatten().index_select(0, order_m)
+
+
+def _sum_of_slots(y_md: Tensor, order_m: Tensor, k: int) -> Tensor:
+    """Return the sum of the k rows of each token, nd, in an order that does not depend on timing."""
+    place_m = torch.empty_like(order_m)
+    place_m[order_m] = torch.arange(len(order_m), dtype=order_m.dtype, device=order_m.device)
+    return F.embedding_bag(place_m.view(-1, k), y_md, mode="sum")
 
 
 def _sort(ids_nk: Tensor, experts: int) -> tuple[Tensor, Tensor]:
@@ -144,26 +170,13 @@ def _sort(ids_nk: Tensor, experts: int) -> tuple[Tensor, Tensor]:
     return order_m.to(torch.int32), ends_e
 
 
-def _inverse(order_m: Tensor) -> Tensor:
-    place_m = torch.empty_like(order_m)
-    place_m[order_m] = torch.arange(len(order_m), dtype=order_m.dtype, device=order_m.device)
-    return place_m
-
-
-def _chunks(ends_e: Tensor, chunked: bool, total: int) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield runs of experts of about `CHUNK_ROWS` rows: experts, rows, and the ends within these rows.
-
-    One chunk of everything, without looking at the counts, where it is not to be chunked or several threads
-    share the work.
-    """
-    if not chunked or torch.get_num_threads() > 1:
-        yield slice(None), slice(None), ends_e
-        return
+def _chunks(ends_e: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield runs of experts of about `CHUNK_ROWS` rows: experts, rows, and the ends within these rows."""
     ends = ends_e.tolist()
     first, start = 0, 0
     for expert, end in enumerate(ends):
         # The last chunk takes the experts without rows at the end with it: they have a gradient too.
-        if expert == len(ends) - 1 or (end - start >= CHUNK_ROWS and end < total):
+        if expert == len(ends) - 1 or (end - start >= CHUNK_ROWS and end < ends[-1]):
             yield slice(first, expert + 1), slice(start, end), ends_e[first : expert + 1] - start
             first, start = expert + 1, end
 
@@ -196,11 +209,14 @@ def _(grad_nd, x_nd, w13_efd, w2_edi, weights_nk, f_mf, order_m, ends_e, chunked
 def _setup_context(ctx, inputs, output):
     x_nd, w13_efd, w2_edi, weights_nk, _, ctx.chunked = inputs
     _, f_mf, order_m, ends_e = output
-    ctx.mark_non_differentiable(order_m, ends_e)
+    ctx.mark_non_differentiable(f_mf, order_m, ends_e)
+    ctx.set_materialize_grads(False)  # of what is only kept, whole tensors of zeros
     ctx.save_for_backward(x_nd, w13_efd, w2_edi, weights_nk, f_mf, order_m, ends_e)
 
 
 def _backward(ctx, grad_nd, *_):
+    if grad_nd is None:
+        return (None,) * 6
     # A gradient may come expanded, which grouped products refuse.
     grads = _experts_backward(grad_nd.contiguous(), *ctx.saved_tensors, ctx.chunked)
     return *grads, None, None

@@ -14,11 +14,12 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 
 from smelt.model.attention import Attention
 from smelt.model.cache import KVCache
-from smelt.model.config import NORM_EPS, ModelConfig
+from smelt.model.config import ModelConfig
 from smelt.model.context import Context, RouterRecord, attention_mask, cached_mask, rotary_factors
 from smelt.model.init import init_weights
 from smelt.model.loss import IGNORE, auxiliary_losses, cross_entropy, token_losses
 from smelt.model.moe import MoE
+from smelt.model.norm import RMSNorm
 
 
 @dataclass
@@ -46,9 +47,9 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         hidden = config.geometry.hidden
-        self.attention_norm = nn.RMSNorm(hidden, eps=NORM_EPS)
+        self.attention_norm = RMSNorm(hidden)
         self.attention = Attention(config)
-        self.moe_norm = nn.RMSNorm(hidden, eps=NORM_EPS)
+        self.moe_norm = RMSNorm(hidden)
         self.moe = MoE(config)
 
     def forward(self, x_btd: Tensor, context: Context, scale: float) -> Tensor:
@@ -88,7 +89,7 @@ class LoopedLM(nn.Module):
         with torch.device("meta"):
             self.embed = nn.Embedding(config.vocab, sizes.hidden)
             self.layers = nn.ModuleList(Block(config) for _ in range(sizes.layers))
-            self.norm = nn.RMSNorm(sizes.hidden, eps=NORM_EPS)
+            self.norm = RMSNorm(sizes.hidden)
             self.head = nn.Linear(sizes.hidden, config.vocab, bias=False)
         if device is None or torch.device(device).type != "meta":
             self.to_empty(device=device or "cpu")

@@ -24,12 +24,15 @@ def cross_entropy(x_nd: Tensor, weight_vd: Tensor, targets_n: Tensor) -> Tensor:
 
     Logits are taken in the type that autocast asks for, their softmax in float32.
     """
+    targets = (targets_n != IGNORE).sum().clamp(min=1)
+    if not torch.is_grad_enabled():
+        return token_losses(x_nd, weight_vd, targets_n).sum() / targets
     device = x_nd.device.type
     if torch.is_autocast_enabled(device):
         dtype = torch.get_autocast_dtype(device)
         x_nd, weight_vd = x_nd.to(dtype), weight_vd.to(dtype)
     total, _, _ = _cross_entropy(x_nd, weight_vd, targets_n)
-    return total / (targets_n != IGNORE).sum().clamp(min=1)
+    return total / targets
 
 
 def token_losses(x_nd: Tensor, weight_vd: Tensor, targets_n: Tensor) -> Tensor:
@@ -57,11 +60,13 @@ def _cross_entropy(x_nd: Tensor, weight_vd: Tensor, targets_n: Tensor) -> tuple[
     for x_cd, targets_c, part in _chunks(x_nd, weight_vd, targets_n):
         counted_c = targets_c != IGNORE
         index_c1 = torch.where(counted_c, targets_c, 0).unsqueeze(1)
-        p_cv = (x_cd @ weight_vd.T).float()
-        lse_c1 = p_cv.logsumexp(-1, keepdim=True)
-        total += ((lse_c1 - p_cv.gather(1, index_c1)).squeeze(1) * counted_c).sum()
+        logits_cv = (x_cd @ weight_vd.T).float()
+        p_cv = logits_cv.softmax(-1)
+        # The largest probability is exp(max - logsumexp): one exponential of each logit is enough.
+        lse_c1 = logits_cv.amax(-1, keepdim=True) - p_cv.amax(-1, keepdim=True).log()
+        total += ((lse_c1 - logits_cv.gather(1, index_c1)).squeeze(1) * counted_c).sum()
         # From here on the chunk holds its own gradient: softmax less one at the target.
-        p_cv.sub_(lse_c1).exp_().scatter_add_(1, index_c1, -torch.ones_like(lse_c1))
+        p_cv.scatter_add_(1, index_c1, -torch.ones_like(lse_c1))
         dlogits_cv = p_cv.mul_(counted_c.unsqueeze(1)).to(x_nd.dtype)
         dx_nd[part] = dlogits_cv @ weight_vd
         dweight_vd += dlogits_cv.T @ x_cd
@@ -75,10 +80,13 @@ def _(x_nd, weight_vd, targets_n):
 
 def _setup_context(ctx, inputs, output):
     ctx.mark_non_differentiable(*output[1:])
+    ctx.set_materialize_grads(False)
     ctx.save_for_backward(*output[1:])
 
 
 def _backward(ctx, grad, *_):
+    if grad is None:
+        return None, None, None
     dx_nd, dweight_vd = ctx.saved_tensors
     return dx_nd * grad, dweight_vd * grad, None
 

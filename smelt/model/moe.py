@@ -58,6 +58,8 @@ def record(logits_ne: Tensor, ids_nk: Tensor) -> RouterRecord:
     """Return what the balance loss and the z-loss need of one routing decision."""
     count_e = torch.zeros(logits_ne.shape[1], dtype=torch.int64, device=ids_nk.device)
     count_e.scatter_add_(0, ids_nk.flatten(), torch.ones_like(ids_nk.flatten()))
-    lse_n = logits_ne.logsumexp(-1)
-    mean_e = (logits_ne - lse_n.unsqueeze(1)).exp().mean(0)
-    return RouterRecord(mean_e, count_e, lse_n.square().mean())
+    p_ne = logits_ne.softmax(-1)
+    # The chosen expert's probability gives the log-sum-exp without a second exponential of every logit.
+    first_n1 = ids_nk[:, :1]
+    lse_n1 = logits_ne.gather(1, first_n1) - p_ne.gather(1, first_n1).log()
+    return RouterRecord(p_ne.mean(0), count_e, lse_n1.square().mean())

@@ -14,35 +14,33 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def swiglu(f_cf: Tensor) -> Tensor:
-    """Return `silu(gate) * up`, `[c, i]`."""
-    return (_compiled(_swiglu) if f_cf.is_cuda else _swiglu)(f_cf)
+def swiglu(f_cf: Tensor, weight_c: Tensor) -> Tensor:
+    """Return `weight * silu(gate) * up`, `[c, i]`, in the type of `f_cf`."""
+    return (_compiled(_swiglu) if f_cf.is_cuda else _swiglu)(f_cf, weight_c)
 
 
 def swiglu_backward(f_cf: Tensor, dh_ci: Tensor, weight_c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return `df_cf`, the weighted rows `h_ci` and `dweight_c` where the output was `weight_c * W2 h_ci`.
-
-    `dh_ci` is the gradient of that output times W2, not yet weighted.
-    """
+    """Return `df_cf`, `swiglu` once more, and `dweight_c`; `dh_ci` is the gradient of `swiglu`'s result."""
     function = _compiled(_swiglu_backward) if f_cf.is_cuda else _swiglu_backward
     return function(f_cf, dh_ci, weight_c)
 
 
-def _swiglu(f_cf: Tensor) -> Tensor:
+def _swiglu(f_cf: Tensor, weight_c: Tensor) -> Tensor:
     gate_ci, up_ci = f_cf.chunk(2, dim=-1)
     # Transcendental functions of strided rows are not vectorised on a processor; a copy is.
-    return F.silu(gate_ci.contiguous()) * up_ci
+    h_ci = F.silu(gate_ci.contiguous()) * up_ci
+    return (h_ci * weight_c[:, None]).to(f_cf.dtype)
 
 
 def _swiglu_backward(f_cf: Tensor, dh_ci: Tensor, weight_c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     gate_ci, up_ci = f_cf.chunk(2, dim=-1)
-    gate_ci = gate_ci.contiguous()
+    gate_ci, weight_c1 = gate_ci.contiguous(), weight_c[:, None]
     silu_ci = F.silu(gate_ci)
     h_ci = silu_ci * up_ci
     dweight_c = (dh_ci * h_ci).sum(-1)
-    dh_ci = dh_ci * weight_c[:, None]
+    dh_ci = (dh_ci * weight_c1).to(f_cf.dtype)
     dgate_ci = torch.ops.aten.silu_backward(dh_ci * up_ci, gate_ci)
-    return torch.cat([dgate_ci, dh_ci * silu_ci], dim=-1), h_ci * weight_c[:, None], dweight_c
+    return torch.cat([dgate_ci, dh_ci * silu_ci], dim=-1), (h_ci * weight_c1).to(f_cf.dtype), dweight_c
 
 
 @functools.cache

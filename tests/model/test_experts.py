@@ -22,6 +22,14 @@ CASES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def filled_memory():
+    """Fill what PyTorch would leave uninitialised with NaN."""
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
 def operands(case: str, dtype=torch.float64):
     n, hidden, inner, count, k = CASES[case]
     generator = torch.Generator().manual_seed(3)
