@@ -196,6 +196,7 @@ def ledger(study: Study, results_dir: Path | str) -> list[dict[str, Any]]:
                 "high": part.high if part else None,
                 "unit": claim.unit,
                 "component": part.label if part else "",
+                "basis": part.basis if part else "",
                 "verdict": finding.verdict,
                 "reason": finding.reason,
                 "rule": " ".join(claim.test.__doc__.split()),

@@ -114,15 +114,23 @@ def component(label: str, row: Row, column: str, threshold: float = 0.0, sign: i
     low, high = row["low"], row["high"]
     if row["low_calibrated"] is not None:
         low, high = row["low_calibrated"], row["high_calibrated"]
-    return Component(label, row[column], low, high, threshold, sign, row["note"])
+    basis = row.get("basis", "cell bootstrap")
+    if row["low_calibrated"] is not None:
+        basis += ", stretched to cover 95% in simulation"
+    return Component(label, row[column], low, high, threshold, sign, row["note"], basis)
+
+
+MODEL_BASIS = "bootstrap over documents of one trained model"
 
 
 def difference_component(label: str, row: Row, sign: int = 1) -> Component:
-    """Return a component for the difference of a diagnostic from its reference.
+    """Return a component for the difference of a diagnostic from its reference in one trained model."""
+    ends = (row["difference_low"], row["difference_high"])
+    family = f"{row['diagnostic']} difference"
+    return Component(label, row["difference"], *ends, 0.0, sign, basis=MODEL_BASIS, family=family)
 
-    Raises:
-        Unmeasured: the diagnostic has no reference.
-    """
-    if row["difference"] is None:
-        raise Unmeasured(f"run {row['run']} has no reference for {row['diagnostic']}")
-    return Component(label, row["difference"], row["difference_low"], row["difference_high"], 0.0, sign)
+
+def value_component(label: str, row: Row) -> Component:
+    """Return a component for a diagnostic itself in one trained model, which must be positive."""
+    basis, family = MODEL_BASIS, row["diagnostic"]
+    return Component(label, row["value"], row["low"], row["high"], basis=basis, family=family)

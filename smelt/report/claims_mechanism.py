@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from smelt.report.claims_evidence import Evidence, Row, difference_component
+from smelt.report.claims_evidence import (
+    MODEL_BASIS,
+    Evidence,
+    Row,
+    difference_component,
+    value_component,
+)
 from smelt.report.claims_rules import INCONCLUSIVE, Component, Finding, Unmeasured, judge
 
 NORM_RATIOS = ("update_ratio", "attention_ratio", "moe_ratio", "norm_ratio")
@@ -24,10 +30,16 @@ def _at_sparse_level(evidence: Evidence, arch: str) -> list[Row]:
 def _differences(
     evidence: Evidence, name: str, runs: list[Row], label: str, sign: int = 1
 ) -> list[Component]:
-    return [
+    """Return the differences from the reference; a model that has no reference (one head) is left out."""
+    found = evidence.diagnostic(name, runs)
+    parts = [
         difference_component(label.format(run["run"]), row, sign)
-        for run, row in evidence.diagnostic(name, runs)
+        for run, row in found
+        if row["difference"] is not None
     ]
+    if found and not parts:
+        raise Unmeasured(f"no run has a reference for {name}")
+    return parts
 
 
 def experts_reused(evidence: Evidence) -> Finding:
@@ -47,13 +59,11 @@ def writes_grow(evidence: Evidence) -> Finding:
 
 def updates_align(evidence: Evidence) -> Finding:
     """C18: the same layer's updates in both visits have a positive cosine, above that of other pairs."""
-    found = evidence.diagnostic("update_cosine", evidence.grid("smelt"))
-    parts = []
-    for run, row in found:
-        label = f"the cross-visit update cosine of {run['run']}"
-        parts.append(Component(label, row["value"], row["low"], row["high"]))
-        parts.append(difference_component(f"{label} minus that of other pairs", row))
-    return judge(parts)
+    runs, label = evidence.grid("smelt"), "the cross-visit update cosine of {}"
+    found = evidence.diagnostic("update_cosine", runs)
+    parts = [value_component(label.format(run["run"]), row) for run, row in found]
+    others = _differences(evidence, "update_cosine", runs, f"{label} minus that of other pairs")
+    return judge(parts + others)
 
 
 def keys_stay(evidence: Evidence) -> Finding:
@@ -81,26 +91,25 @@ def sink_recedes(evidence: Evidence) -> Finding:
 
 
 def dyck_head_moves(evidence: Evidence) -> Finding:
-    """C22: the Dyck head's mass moves from BOS to the answers; largest scale, lowest sparse level.
+    """C22: the Dyck head's mass moves from BOS to the answers, at the lowest sparse level.
 
-    Where ablating no head raises the Dyck perplexity there is no Dyck head to speak of: inconclusive.
+    Models in which ablating no head raises the Dyck perplexity have no Dyck head and are left out; where none
+    has one the claim is inconclusive.
     """
-    scale = list(evidence.study.scales)[-1]
-    runs = [row for row in _at_sparse_level(evidence, "smelt") if row["scale"] == scale]
-    parts = []
-    for run in runs:
+    runs, without = [], []
+    for run in _at_sparse_level(evidence, "smelt"):
         chosen = [row for row in evidence.mechanism("dyck_heads", run["run"]) if row["selected"]]
         if not chosen:
             raise Unmeasured(f"run {run['run']} has no selected Dyck head")
+        ends = (chosen[0]["low"], chosen[0]["high"])
         label = f"the rise of Dyck perplexity without the head of {run['run']}"
-        parts.append(Component(label, chosen[0]["delta"], chosen[0]["low"], chosen[0]["high"]))
-        if chosen[0]["low"] is not None and chosen[0]["low"] <= 0:
-            return Finding(
-                INCONCLUSIVE,
-                f"No head of the span of {run['run']} matters for Dyck languages: the rise of perplexity "
-                f"without the best one is {parts[-1].value:.3g} [{parts[-1].low:.3g}, {parts[-1].high:.3g}].",
-                parts[-1],
-            )
-    parts += _differences(evidence, "dyck_bos", runs, "BOS mass, second visit minus first, in {}", sign=-1)
+        if ends[0] is not None and ends[0] > 0:
+            runs.append(run)
+        else:
+            without.append(Component(label, chosen[0]["delta"], *ends, basis=MODEL_BASIS))
+    if without and not runs:
+        reason = "In no model does the ablation of a single head of the span clearly raise Dyck perplexity."
+        return Finding(INCONCLUSIVE, reason, without[-1])
+    parts = _differences(evidence, "dyck_bos", runs, "BOS mass, second visit minus first, in {}", sign=-1)
     parts += _differences(evidence, "dyck_answers", runs, "answer mass, second visit minus first, in {}")
     return judge(parts)

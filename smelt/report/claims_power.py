@@ -6,10 +6,12 @@ from statistics import NormalDist
 
 import numpy as np
 
-from smelt.report.claims_evidence import Evidence
+from smelt.report.claims_evidence import Evidence, Row
 from smelt.report.claims_rules import Unmeasured
 
 PAPER_WINDOW = "1.3e19 to 2.2e21"
+# In standard errors: found at 95% with a power of 80%.
+DETECTABLE = 1.96 + 0.84
 
 
 def scope_sentence(evidence: Evidence) -> str:
@@ -34,8 +36,8 @@ def scope_sentence(evidence: Evidence) -> str:
 def power_sentence(evidence: Evidence, claim: str) -> str:
     """Return for C1 what the paper's law predicts at these sizes against our spread, else an empty string.
 
-    The chance to detect is that of a normal gap of the predicted size, with the standard error of our
-    interval, ending above zero at 95%.
+    A gap counts as found when its 95% interval ends above zero; errors are normal with the median standard
+    error of the cells.
     """
     if claim != "C1":
         return ""
@@ -46,18 +48,27 @@ def power_sentence(evidence: Evidence, claim: str) -> str:
         return f"No power analysis: {reason}."
     if not rows:
         return "No power analysis: the study has no cell that the paper's law covers."
-    last = max(row["horizon"] for row in rows)
-    # The table holds SMELT minus Baseline; here, as in the ledger, a positive gap is in favour of SMELT.
-    predicted = [-row["gap_predicted"] for row in rows if row["horizon"] == last]
-    text = f"The paper's law predicts gaps of {min(predicted):.4f} to {max(predicted):.4f} nats here"
-    if not all(row["in_window"] for row in rows):
-        text += ", far outside the window it was fitted in"
     widths = [(part.high - part.low) / (2 * 1.96) for part in gaps if part.low is not None]
     if not widths:
-        return text + "; our spread is unknown."
+        return _predicted(rows) + " Our spread is unknown."
     error = float(np.median(widths))
-    chance = NormalDist().cdf(float(np.median(predicted)) / error - 1.96)
-    return (
-        f"{text}; the standard error of one gap is {error:.4f} nats: a chance of {chance:.0%} to see the "
-        "median one."
+    text = (
+        f"{_predicted(rows)} The standard error of one gap is {error:.4f} nats: a gap of "
+        f"{DETECTABLE * error:.4f} nats would be found four times in five."
     )
+    inside = [-row["gap_predicted"] for row in rows if row["in_window"]]
+    if inside:
+        chance = NormalDist().cdf(float(np.median(inside)) / error - 1.96)
+        text += f" The chance to find the predicted one is {chance:.0%}."
+    return text
+
+
+def _predicted(rows: list[Row]) -> str:
+    """Say what the paper's law expects inside its window; outside it says nothing.
+
+    The table holds SMELT minus Baseline; here, as in the ledger, a positive gap is in favour of SMELT.
+    """
+    inside = [-row["gap_predicted"] for row in rows if row["in_window"]]
+    if inside:
+        return f"The paper's law predicts gaps of {min(inside):.4f} to {max(inside):.4f} nats here."
+    return f"The paper's law was fitted at {PAPER_WINDOW} FLOPs and cannot be extrapolated to this study."

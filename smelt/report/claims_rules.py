@@ -6,7 +6,9 @@ interval, written so that positive supports the claim.
 - `reproduced`: every component's interval lies above zero. Each is tested at its own 95%, because all of them
   must pass (an intersection-union test has the level of its parts).
 - `contradicted`: some component's interval lies below zero after its arms are stretched for the number of
-  components (Bonferroni), because one failure among many is expected by chance.
+  components (Bonferroni), because one failure among many is expected by chance. An interval over documents
+  of one trained model knows nothing of other trainings; there the mean over at least two models must lie
+  below zero, by a t interval over the models.
 - `inconclusive`: anything else, and always where a component has no interval or the fit behind it is not
   identified.
 - `not measured`: the numbers are absent.
@@ -15,8 +17,10 @@ interval, written so that positive supports the claim.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import NormalDist
+from dataclasses import dataclass, replace
+from statistics import NormalDist, mean, stdev
+
+from scipy.stats import t as student
 
 REPRODUCED, CONTRADICTED = "reproduced", "contradicted"
 INCONCLUSIVE, NOT_MEASURED = "inconclusive", "not measured"
@@ -36,6 +40,8 @@ class Component:
         value, low, high: estimate and 95% interval in its own unit; no interval is None, None.
         threshold: the component holds above it (`sign` 1) or below it (`sign` -1).
         doubt: why the number should not be believed, or an empty string.
+        basis: what the interval covers.
+        family: the quantity, where components are the same quantity in separately trained models.
     """
 
     label: str
@@ -45,6 +51,8 @@ class Component:
     threshold: float = 0.0
     sign: int = 1
     doubt: str = ""
+    basis: str = ""
+    family: str = ""
 
     def margins(self) -> tuple[float, float, float] | None:
         """Return estimate, lower and upper end as distances on the side of the claim, or None."""
@@ -78,16 +86,40 @@ def judge(components: Sequence[Component]) -> Finding:
         return Finding(INCONCLUSIVE, _sentence(doubted[0].doubt), weakest)
     blind = [part for part in components if part.margins() is None]
     if blind:
-        return Finding(INCONCLUSIVE, _sentence(f"{blind[0].label} has no interval"), blind[0])
+        why = f" ({blind[0].basis})" if blind[0].basis else ""
+        return Finding(INCONCLUSIVE, _sentence(f"{blind[0].label} has no interval{why}"), blind[0])
     count = len(components)
-    failed = [part for part in components if _upper_after_stretch(part, count) < 0]
+    held = sum(part.margins()[1] > 0 for part in components)
+    tally = f"; {held} of {count} parts hold" if count > 1 else ""
+    failed = _failed(components)
     if failed:
         worst = min(failed, key=_strength)
-        return Finding(CONTRADICTED, _tell(worst, "lies on the other side", failed, count), worst)
-    held = [part for part in components if part.margins()[1] > 0]
-    if len(held) == count:
-        return Finding(REPRODUCED, _tell(weakest, "holds with its whole interval", held, count), weakest)
-    return Finding(INCONCLUSIVE, _tell(weakest, "cannot be told from its threshold", held, count), weakest)
+        return Finding(CONTRADICTED, _tell(worst, "lies on the other side", tally), worst)
+    if held == count:
+        return Finding(REPRODUCED, _tell(weakest, "holds with its whole interval", tally), weakest)
+    what = "cannot be told from its threshold"
+    if weakest.margins()[2] < 0:
+        # One of many parts, or one of several trained models: not enough to contradict.
+        what = "lies on the other side, but not by more than chance and differences between models explain"
+    return Finding(INCONCLUSIVE, _tell(weakest, what, tally), weakest)
+
+
+def _failed(components: Sequence[Component]) -> list[Component]:
+    """Return the components that contradict: single ones after Bonferroni, families by their models' mean."""
+    single = [part for part in components if not part.family]
+    failed = [part for part in single if _upper_after_stretch(part, len(components)) < 0]
+    families: dict[str, list[Component]] = {}
+    for part in components:
+        if part.family:
+            families.setdefault(part.family, []).append(part)
+    for parts in families.values():
+        values = [part.margins()[0] for part in parts]
+        if len(values) < 2:
+            continue
+        quantile = student.ppf(1 - 0.025 / len(families), len(values) - 1)
+        if mean(values) + quantile * stdev(values) / len(values) ** 0.5 < 0:
+            failed.extend(part for part in parts if part.margins()[2] < 0)
+    return failed
 
 
 def judge_band(components: Sequence[Component], low: float, high: float) -> Finding:
@@ -98,7 +130,7 @@ def judge_band(components: Sequence[Component], low: float, high: float) -> Find
     sides = []
     for part in components:
         for threshold, sign in ((low, 1), (high, -1)):
-            sides.append(Component(part.label, part.value, part.low, part.high, threshold, sign, part.doubt))
+            sides.append(replace(part, threshold=threshold, sign=sign))
     return judge(sides)
 
 
@@ -135,14 +167,11 @@ def _upper_after_stretch(part: Component, count: int) -> float:
     return centre + factor * (high - centre)
 
 
-def _tell(part: Component, what: str, held: Sequence[Component], count: int) -> str:
-    several = f"; {len(held)} of {count} parts do" if count > 1 else ""
-    if what.startswith("cannot"):
-        several = f"; {len(held)} of {count} parts hold" if count > 1 else ""
+def _tell(part: Component, what: str, tally: str) -> str:
     wanted = "above" if part.sign > 0 else "below"
     return _sentence(
         f"{part.label} is {part.value:.4g} [{part.low:.4g}, {part.high:.4g}] and must be {wanted} "
-        f"{part.threshold:g}: it {what}{several}"
+        f"{part.threshold:g}: it {what}{tally}"
     )
 
 

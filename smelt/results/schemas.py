@@ -67,8 +67,8 @@ _TABLES = {
     "law_profiles": "arch:s exponent:s value:f | objective:f statistic:f inside:b",
     # simulations: share of 95% bootstrap intervals that hold the truth, and how far to stretch their arms
     "law_coverage": (
-        "design:s noise:s quantity:s | truth:f median:f bias:f spread:f coverage:f factor:f positive:f repeats:i "
-        "draws:i"
+        "design:s noise:s quantity:s | truth:f median:f bias:f spread:f coverage:f factor:f positive:f "
+        "repeats:i draws:i"
     ),
     "law_signs": "exponent:s noise:s | printed:f spread:f right:f p_value:f repeats:i",
     # tables 3 to 5; standard errors over training seeds and over evaluation seeds, NULL with one of them
@@ -111,8 +111,8 @@ _TABLES = {
     # report and results
     # value, low and high are those of `component`, the part of the claim that is hardest to establish
     "claims": (
-        "claim:s | number:i statement:s paper_value:s value:f? low:f? high:f? unit:s component:s verdict:s "
-        "reason:s rule:s scope:s power:s"
+        "claim:s | number:i statement:s paper_value:s value:f? low:f? high:f? unit:s component:s basis:s "
+        "verdict:s reason:s rule:s scope:s power:s"
     ),
     "provenance": "key:s | value:s",
 }

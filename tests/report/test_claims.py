@@ -51,7 +51,7 @@ class World:
         self.tpp = {"tpp_ratio:85": (1.0, 0.01), "tpp_ratio:95": (0.98, 0.01)}
         self.notes, self.diagnostics = [], dict(DIAGNOSTICS)
         self.delta = (5.0, 3.0, 7.0)
-        self.overrides = {}
+        self.overrides, self.wobble = {}, 0.0
 
     def write(self):
         points = run_points(self.study)
@@ -98,7 +98,8 @@ class World:
         rows = []
         for name, sign in self.diagnostics.items():
             if (arch == "baseline") == (name == "sink_depth"):
-                value = sign * self.value
+                # Separately trained models differ a little, or none could be told from another.
+                value = sign * (self.value + self.wobble * (1 if run.startswith("xs") else -1))
                 row = row_of(
                     "diagnostics", run=run, diagnostic=name, value=value, reference=0.0, difference=value
                 )
@@ -133,7 +134,7 @@ def test_clear_evidence_for_every_claim_reproduces_every_claim(tmp_path):
     assert {name: row["verdict"] for name, row in found.items()} == dict.fromkeys(found, "reproduced")
     assert found["C1"]["value"] == pytest.approx(0.3)
     assert (found["C1"]["low"], found["C1"]["high"]) == pytest.approx((0.2, 0.4))
-    assert "4 of 4 parts" in found["C1"]["reason"]
+    assert "4 of 4 parts hold" in found["C1"]["reason"]
 
 
 def test_clear_evidence_against_contradicts_every_claim(tmp_path):
@@ -250,7 +251,31 @@ def test_a_head_that_does_not_matter_is_no_dyck_head(tmp_path):
     world.delta = (0.1, -0.2, 0.4)
     row = world.write().verdicts()["C22"]
     assert row["verdict"] == "inconclusive"
-    assert "matters for Dyck" in row["reason"]
+    assert "In no model" in row["reason"]
+    assert row["value"] == pytest.approx(0.1)
+
+
+def test_trained_models_that_disagree_do_not_contradict(tmp_path):
+    world = World(tmp_path, value=-0.1, spread=0.05)
+    world.wobble = 0.2
+    found = world.write().verdicts()
+    assert found["C16"]["verdict"] == "inconclusive"
+    assert "differences between models" in found["C16"]["reason"]
+    assert "2 of 4 parts hold" in found["C16"]["reason"]
+    assert found["C16"]["basis"] == "bootstrap over documents of one trained model"
+
+
+def test_a_run_without_a_control_is_left_out(tmp_path):
+    world = World(tmp_path).write()
+    for run in ("xs-s85-smelt", "xs-s95-smelt"):
+        rows = read_rows(tmp_path / "mechanism" / run / "diagnostics.parquet")
+        for row in rows:
+            if row["diagnostic"] == "top8_overlap":
+                row |= dict.fromkeys(k for k in row if k.startswith(("reference", "difference")))
+        write_table(tmp_path / "mechanism" / run, "diagnostics", rows)
+    row = world.verdicts()["C20"]
+    assert row["verdict"] == "reproduced"
+    assert "2 of 2 parts hold" in row["reason"]
 
 
 def test_a_missing_diagnostic_is_not_measured(tmp_path):
@@ -278,10 +303,19 @@ def test_scope_and_power_name_window_seeds_and_chance(tmp_path):
     row = World(tmp_path).write().verdicts()["C1"]
     assert "4 cells, 1 training seed, 1.0e+12 to 1.0e+12 training FLOPs" in row["scope"]
     assert "1.3e19 to 2.2e21" in row["scope"]
-    assert "0.0040 to 0.0040 nats" in row["power"]
-    assert "outside the window" in row["power"]
-    # A gap of 0.004 nats against a standard error of 0.051: hardly more than the one-sided level.
-    assert "a chance of 3%" in row["power"]
+    assert "cannot be extrapolated" in row["power"]
+    # Intervals of 0.2 nats: a standard error of 0.051 nats, 2.8 of which are needed.
+    assert "a gap of 0.1429 nats" in row["power"]
+
+
+def test_power_inside_the_window_is_the_chance_to_find_the_predicted_gap(tmp_path):
+    world = World(tmp_path).write()
+    rows = read_rows(tmp_path / "budget" / "power.parquet")
+    write_table(tmp_path / "budget", "power", [row | {"in_window": True} for row in rows])
+    power = world.verdicts()["C1"]["power"]
+    assert "predicts gaps of 0.0040 to 0.0040 nats" in power
+    # 0.004 nats against 0.051: hardly more than the one-sided level.
+    assert "chance to find the predicted one is 3%" in power
 
 
 def test_the_command_writes_the_declared_table_and_refuses_damage(tmp_path):
