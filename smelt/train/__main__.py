@@ -9,11 +9,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from smelt import cli, devices
+from smelt import cli
 from smelt.budget import resolve_run
-from smelt.budget.plan import Machine, placement, stored_parameters
 from smelt.errors import SmeltError
 from smelt.study import RunSpec, load_study
+from smelt.train.placement import own_devices, place
 
 # "Temporary failure" of sysexits.h: the state is saved, the same command goes on.
 EXIT_REQUEUE = 75
@@ -30,13 +30,14 @@ def main() -> int:
     arguments = parser.parse_args()
     spec = resolve_run(load_study(arguments.study), arguments.run)
     check_hash(spec, arguments.spec)
-    with locked(arguments.out), own_devices(spec) as leased:
+    placed = place(spec)
+    with locked(arguments.out), own_devices(placed.devices) as leased:
         # Imported late: a refusal should not take the seconds that torch takes to load.
         from smelt.corpus import Corpus
         from smelt.train.engine import STOPPED, train
         from smelt.train.hardware import plan
 
-        hardware = plan(spec, len(leased), sharded=devices_needed(spec) > 1)
+        hardware = plan(spec, len(leased), placed.micro_tokens, sharded=placed.devices > 1)
         ended = train(spec, Corpus.open(arguments.corpus), arguments.out, hardware)
     # Lightning ends the run when a process that it started itself fails, so only the first one tells.
     return EXIT_REQUEUE if ended == STOPPED and not started_by_first() else 0
@@ -54,26 +55,6 @@ def check_hash(spec: RunSpec, expected: str) -> None:
 def started_by_first() -> bool:
     """Whether the first process of the run on this machine started this one."""
     return int(os.environ.get("LOCAL_RANK", 0)) > 0
-
-
-def devices_needed(spec: RunSpec) -> int:
-    """Return how many of this machine's devices the state and activations of a run take; 1 without any."""
-    memory = devices.memory()
-    if memory is None:
-        return 1
-    machine = Machine("this machine's device", peak=1.0, mfu=1.0, memory=memory)
-    stored = stored_parameters(spec.geometry, spec.corpus.vocab)
-    return placement(spec.geometry, stored, spec.training.precision, machine, spec.corpus.context)[0]
-
-
-@contextlib.contextmanager
-def own_devices(spec: RunSpec) -> Iterator[tuple[str, ...]]:
-    """Lease what the run needs; in a process that was started for one rank, take what it was given."""
-    if "LOCAL_RANK" in os.environ:
-        yield devices.visible()
-    else:
-        with devices.lease(devices_needed(spec)) as leased:
-            yield leased
 
 
 @contextlib.contextmanager

@@ -74,11 +74,11 @@ class Hardware:
         }
 
 
-def plan(spec: RunSpec, leased: int = 0, sharded: bool = False) -> Hardware:
+def plan(spec: RunSpec, leased: int = 0, micro_tokens: int = MICRO_TOKENS, sharded: bool = False) -> Hardware:
     """Plan a run.
 
     Processes that torchrun started share the run. Else there is one for each of `leased` devices, or one on
-    the processor.
+    the processor. `micro_tokens` and `sharded` are the run's `place` in the devices' memory.
 
     Raises:
         SmeltError: the batch cannot be divided over the processes, or an environment variable is no number.
@@ -100,7 +100,7 @@ def plan(spec: RunSpec, leased: int = 0, sharded: bool = False) -> Hardware:
         external=external,
         sharded=sharded and world > 1,
         precision=precision,
-        pieces=_pieces(spec, world),
+        pieces=_pieces(spec, world, micro_tokens),
         name=name if world == 1 else f"{world} x {name}",
         peak=_peak(name, world),
     )
@@ -120,14 +120,14 @@ def _check_bf16(spec: RunSpec) -> None:
         ) from None
 
 
-def _pieces(spec: RunSpec, world: int) -> int:
-    """Return the fewest equal parts of a process's rows with at most `MICRO_TOKENS` tokens each."""
+def _pieces(spec: RunSpec, world: int, micro_tokens: int) -> int:
+    """Return the fewest equal parts of a process's rows with at most `micro_tokens` tokens each."""
     rows, rest = divmod(spec.training.batch, world)
     if rest or not rows:
         raise SmeltError(
             f"training.batch is {spec.training.batch}; it must be a multiple of the {world} processes"
         )
-    fitting = max(1, MICRO_TOKENS // spec.corpus.context)
+    fitting = max(1, micro_tokens // spec.corpus.context)
     return next(pieces for pieces in range(1, rows + 1) if rows % pieces == 0 and rows // pieces <= fitting)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -63,6 +64,8 @@ class Keeper(Callback):
         trainer.strategy.barrier()
         if trainer.is_global_zero:
             self._store.clear(after=self.done if record else -1)
+            if record is None:  # endpoints of another specification
+                shutil.rmtree(self._run / "endpoints", ignore_errors=True)
 
     def on_train_start(self, trainer: Trainer, module: TrainingModule) -> None:
         """Bring the state back and take over the signals."""

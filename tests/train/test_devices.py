@@ -7,7 +7,11 @@ import time
 import pytest
 
 from smelt import devices
+from smelt.budget import resolve_run
 from smelt.errors import SmeltError
+from smelt.study import load_study
+from smelt.train.hardware import plan
+from smelt.train.placement import own_devices, place
 
 HOLD = (
     "from smelt import devices\nwith devices.lease({count}) as held:\n print(*held, flush=True)\n input()\n"
@@ -84,13 +88,41 @@ def test_hidden_devices_are_not_used(monkeypatch):
     assert devices.visible() == ()
 
 
-def test_the_driver_is_asked_for_devices_and_memory(monkeypatch, tmp_path):
+@pytest.fixture
+def driver(monkeypatch, tmp_path):
+    """Return a function that puts a driver's tool on the path: two devices of so many MiB."""
     monkeypatch.delenv(devices.DEVICES_VARIABLE)
-    tool = tmp_path / "nvidia-smi"
-    tool.write_text(
-        '#!/bin/sh\ncase "$1" in *index) printf "0\\n1\\n";; *) printf "81559\\n143771\\n";; esac\n'
-    )
-    tool.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    def install(*sizes):
+        tool = tmp_path / "nvidia-smi"
+        lines = "\n".join(str(size) for size in sizes)
+        tool.write_text(f'#!/bin/sh\ncase "$1" in *index) echo "0\n1";; *) echo "{lines}";; esac\n')
+        tool.chmod(0o755)
+
+    return install
+
+
+def test_the_driver_is_asked_for_devices_and_memory(driver):
+    assert devices.memory() is None
+    driver(81559, 143771)
     assert devices.visible() == ("0", "1")
     assert devices.memory() == 81559 * 2**20
+
+
+def test_a_run_larger_than_a_device_takes_more(driver):
+    spec = resolve_run(load_study("smoke"), "xs-s85-smelt")
+    assert place(spec).devices == 1
+    driver(141000)
+    assert (place(spec).devices, place(spec).micro_tokens) == (1, 32768)
+    driver(10)
+    placed = place(spec)
+    assert (placed.devices, placed.micro_tokens) == (2, 128)
+    # Each of two processes has 4 of the 8 rows of 128 tokens.
+    assert plan(spec, placed.devices, placed.micro_tokens, sharded=True).pieces == 4
+
+
+def test_a_rank_takes_the_devices_that_it_was_given(monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with own_devices(2) as given, own_devices(2) as again:
+        assert given == again == ("gpu-a", "gpu-b")
