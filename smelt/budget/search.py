@@ -25,6 +25,7 @@ Sizes = dict[str, np.ndarray]
 HIDDEN_BOX = (0.4, 2.0)
 QUERY_BOX = 2.0
 HEAD_DIM_BOX = (0.25, 1.5)
+MIN_HEADS = 2  # with one query head nothing could be said of one head against another
 MAX_KV_HEADS = 8
 # The most values of a size that are looked at, evenly spaced; only sizes beyond any real model reach them.
 MAX_HIDDEN, MAX_GROUPS, MAX_KV_PAIRS = 600, 64, 64
@@ -62,8 +63,10 @@ def candidates(baseline: Geometry, recipe: Recipe, target: Budget, attended: flo
     """Return columns of sizes, one row a candidate; `kv_limit` is the KV mismatch that is let in."""
     kv_heads, head_dims = kv_choices(baseline, recipe, target.kv, kv_limit)
     widest = QUERY_BOX * baseline.heads * baseline.head_dim
+    fewest = min(MIN_HEADS, baseline.heads)
     groups = [
-        _thin(np.arange(1, max(1, int(widest // width)) + 1), MAX_GROUPS) for width in kv_heads * head_dims
+        _thin(np.arange(-(-fewest // kv), max(-(-fewest // kv), int(widest // (kv * dim))) + 1), MAX_GROUPS)
+        for kv, dim in zip(kv_heads, head_dims, strict=True)
     ]
     repeats = [len(group) for group in groups]
     kv_a, dim_a = np.repeat(kv_heads, repeats), np.repeat(head_dims, repeats)

@@ -11,6 +11,7 @@ from lightning.pytorch.callbacks import TQDMProgressBar
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 
 from smelt.errors import SmeltError
+from smelt.files import write_json
 from smelt.study import RunSpec
 from smelt.train.lean import Callback, Trainer
 from smelt.train.module import TrainingModule
@@ -44,6 +45,26 @@ def make_logger(spec: RunSpec, out: Path) -> Logger | bool:
 
 def _place(update: Update) -> str:
     return f"branch at {update.horizon}" if update.horizon else "trunk"
+
+
+class ProgressFile(Callback):
+    """Tells the workflow how far the run is: `progress.json`, renewed every other second."""
+
+    SECONDS = 2.0
+
+    def __init__(self, out: Path, itinerary: Itinerary) -> None:
+        self._path = out / "progress.json"
+        self._itinerary = itinerary
+        self._written = 0.0
+
+    def on_train_batch_end(
+        self, trainer: Trainer, module: TrainingModule, outputs: Any, batch: Any, batch_index: int
+    ) -> None:
+        """Write the share of updates that is done, when it is time."""
+        now = time.monotonic()
+        if trainer.is_global_zero and now - self._written > self.SECONDS:
+            self._written = now
+            write_json(self._path, {"fraction": (batch[0] + 1) / len(self._itinerary)})
 
 
 class ProgressLines(Callback):
