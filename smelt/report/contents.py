@@ -53,16 +53,16 @@ SECTIONS = (
     Section(
         "01_recipe_and_budgets",
         "Recipe and budgets",
-        ("fig01a", "power"),
-        ("table01", "table02", "table09", "table10", "recounted"),
+        ("fig01a", "figP1"),
+        ("table01", "table02", "table09", "table10", "tableP1"),
     ),
     Section("02_ablations", "Ablations", (), ("table03", "table04", "table05")),
     Section("03_training_curves", "Training curves", ("fig02", "fig20", "fig21", "fig22", "fig23")),
     Section(
         "04_scaling",
         "Scaling",
-        ("fig03", "fig04", "fig01b", "gaps"),
-        ("table06", "table07", "table08", "coverage"),
+        ("fig03", "fig04", "fig01b", "figP2"),
+        ("table06", "table07", "table08", "tableP2", "tableP4"),
     ),
     Section(
         "05_downstream",
@@ -78,8 +78,8 @@ SECTIONS = (
     Section(
         "07_second_pass",
         "Inside the second pass",
-        ("fig12", "fig13", "fig14", "fig15", "fig16", "fig17", "interventions"),
-        ("interventions_table",),
+        ("fig12", "fig13", "fig14", "fig15", "fig16", "fig17", "figP3"),
+        ("tableP3",),
     ),
     Section("08_dyck_and_sinks", "Dyck head and attention sinks", ("fig18", "fig19a", "fig19b", "fig25")),
     Section("09_claims", "Claims", (), ("claims",)),
@@ -301,7 +301,7 @@ _FIGURES = (
         "One panel a scale: attention mass on the segment start against physical depth.",
     ),
     Item(
-        "power",
+        "figP1",
         "P1",
         "What the study can show",
         "recipe:power",
@@ -309,7 +309,7 @@ _FIGURES = (
         ours=True,
     ),
     Item(
-        "gaps",
+        "figP2",
         "P2",
         "Loss gap against tokens",
         "scaling:gaps",
@@ -317,7 +317,7 @@ _FIGURES = (
         ours=True,
     ),
     Item(
-        "interventions",
+        "figP3",
         "P3",
         "What the second visit is needed for",
         "routing:interventions",
@@ -338,15 +338,16 @@ _TABLES = (
     Item("table09", "9", "Baseline configurations", "budgets:baselines"),
     Item("table10", "10", "SMELT configurations", "budgets:looped"),
     Item("table11", "11", "Tasks", "tasks:tasks"),
-    Item("recounted", "P1", "The paper's configurations counted anew", "budgets:recounted", ours=True),
-    Item("coverage", "P2", "What the intervals are worth", "laws:coverage", ours=True),
+    Item("tableP1", "P1", "The paper's configurations counted anew", "budgets:recounted", ours=True),
+    Item("tableP2", "P2", "What the intervals are worth", "laws:coverage", ours=True),
     Item(
-        "interventions_table",
+        "tableP3",
         "P3",
         "Loss without parts of the second visit",
         "mechanism:interventions",
         ours=True,
     ),
+    Item("tableP4", "P4", "How sure the paper's signs are", "laws:signs", ours=True),
     Item("claims", "C", "Claims of the paper, tested", "claims_table:claims", ours=True),
 )
 

@@ -32,6 +32,7 @@ _WRITTEN_BY = {
     "calibration": ("calibration of benchmarks on loss", "laws"),
     "residuals": ("residuals at equal loss", "laws"),
     "law_contrasts": ("contrasts", "laws"),
+    "law_signs": ("simulated signs", "laws"),
     "law_coverage": ("coverage of the intervals", "laws"),
     "ablation_results": ("measured ablations", "laws"),
     "length_profile": ("loss improvement by document length", "laws"),
@@ -92,10 +93,14 @@ class Data:
         for table in tables:
             if not self.counts[table]:
                 what, stage = _WRITTEN_BY.get(table, (table.replace("_", " "), "mechanism"))
-                raise NotMeasured(
-                    f"Not measured: the database of study {self.study.name} has no {what}, "
-                    f"because `python -m smelt.{stage}` has not been run for it or had nothing to measure."
-                )
+                because = self._law_problem() if stage == "laws" else ""
+                because = because or f"`python -m smelt.{stage}` has not been run or had nothing to measure"
+                raise NotMeasured(f"Not measured: study {self.study.name} has no {what}, because {because}.")
+
+    def _law_problem(self) -> str:
+        """Return why no law of the study can be believed, or an empty string."""
+        found = self.frame("SELECT reason FROM law_notes WHERE analysis = 'surface' AND NOT ok")["reason"]
+        return found.iloc[0] if len(found) else ""
 
     def rows(self, what: str, sql: str, *parameters: Any) -> pd.DataFrame:
         """Return the rows of a query; raise NotMeasured where there are none, calling them `what`."""

@@ -13,7 +13,8 @@ def missing_html(name: str, label: str, title: str, reason: str) -> str:
     )
 
 
-def caption_html(label: str, title: str, caption: str, note: str = "", tag: str = "figcaption") -> str:
+def caption_html(label: str, title: str, caption: str, note: str = "") -> str:
     """Return a caption: bold label and title, the text, and a remark on the data."""
     remark = f' <span class="note">{escape(note)}</span>' if note else ""
-    return f"<{tag}><strong>{escape(label)}. {escape(title)}.</strong> {escape(caption)}{remark}</{tag}>"
+    text = f"<strong>{escape(label)}. {escape(title)}.</strong> {escape(caption)}{remark}"
+    return f"<figcaption>{text}</figcaption>"

@@ -32,12 +32,13 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a shown table: its heading and how a value is written."""
+    """A column of a shown table: its heading, how a value is written, and whether it may break into lines."""
 
     key: str
     label: str
     show: Callable[[Any], str] = str
     numeric: bool = True
+    wrap: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,27 +91,29 @@ def save_table(item: Item, view: TableView, folder: Path, reason: str = "") -> S
 
 def table_html(item: Item, view: TableView, caption: str | None = None) -> str:
     """Return a table with its caption (by default the item's); every text is escaped."""
-    head = "".join(
-        f'<th scope="col"{"" if column.numeric else " class=text"}>{escape(column.label)}</th>'
-        for column in view.columns
-    )
+    head = "".join(f'<th scope="col"{_class(column)}>{escape(column.label)}</th>' for column in view.columns)
     rows = []
     for record in view.frame.to_dict("records"):
         cells = "".join(_cell(column, record[column.key]) for column in view.columns)
         rows.append(f"<tr>{cells}</tr>")
     words = item.caption if caption is None else caption
-    caption = caption_html(item.label, item.title, words, view.note, tag="caption")
     return (
+        f'<figure class="table" id="{item.id}">{caption_html(item.label, item.title, words, view.note)}'
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(item.label)}">'
-        f'<table id="{item.id}">{caption}<thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        f'<table aria-label="{escape(item.title)}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div></figure>"
     )
+
+
+def _class(column: Column) -> str:
+    names = [name for name, on in (("text", not column.numeric), ("wrap", column.wrap)) if on]
+    return f' class="{" ".join(names)}"' if names else ""
 
 
 def _cell(column: Column, value: Any) -> str:
     if value is None or value is pd.NA or value != value:
         return '<td class="none" title="no value">–</td>'
-    return f"<td{'' if column.numeric else ' class=text'}>{escape(column.show(value))}</td>"
+    return f"<td{_class(column)}>{escape(column.show(value))}</td>"
 
 
 def _save_csv(frame: pd.DataFrame, path: Path) -> None:

@@ -121,9 +121,11 @@ def _figure(item: Item, section: Section, folder: Path) -> str:
 
 
 def _table(item: Item, section: Section, folder: Path) -> str:
-    html = _present(folder / f"{item.id}.html", section).read_text(encoding="utf-8")
+    html = _present(folder / f"{item.id}.html", section).read_text(encoding="utf-8").rstrip()
     about = read_json(_present(folder / f"{item.id}.json", section))
-    return html if about["not_measured"] else html + _files(item.id, ("csv",))
+    if about["not_measured"]:
+        return html
+    return html.removesuffix("</figure>") + _files(item.id, ("csv",)) + "</figure>"
 
 
 def _files(name: str, kinds: tuple[str, ...]) -> str:

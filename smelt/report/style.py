@@ -134,15 +134,20 @@ def log_axis(axis: Axes, values: Any, write: Callable[[float], str], vertical: b
     own.set_minor_locator(NullLocator())
 
 
-def log_ticks(low: float, high: float) -> list[float]:
-    """Return at most six round numbers between `low` and `high`, evenly spread on a logarithmic scale."""
+def log_ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Return at most `most` round numbers from `low` to `high`, well apart on a logarithmic axis."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7), tuple(n / 10 for n in range(10, 100))):
-        ticks = [digit * 10.0**exponent for exponent in exponents for digit in digits]
-        ticks = [tick for tick in ticks if low <= tick <= high]
+    gap = math.log10(high / low) / (most + 0.5)
+    best: list[float] = []
+    for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), tuple(n / 10 for n in range(10, 100))):
+        ticks = []
+        for tick in (digit * 10.0**exponent for exponent in exponents for digit in digits):
+            if low <= tick <= high and (not ticks or math.log10(tick / ticks[-1]) >= gap):
+                ticks.append(tick)
         if len(ticks) >= 3:
-            return ticks[:: -(-len(ticks) // 6)]
-    return [low, high]
+            return ticks
+        best = max(best, ticks, key=len)
+    return best if len(best) > 1 else [low, high]
 
 
 def power_label(value: float) -> str:
@@ -155,7 +160,7 @@ def power_label(value: float) -> str:
 
 def legend_above(figure: Figure, handles: list[Line2D]) -> None:
     """Put one legend above all panels."""
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), 5))
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles) if len(handles) <= 7 else 5)
 
 
 def pair_handles(line: bool = False) -> list[Line2D]:

@@ -62,6 +62,7 @@ class LawRows:
         self._write("laws", "ablation_results", self._ablation_rows())
         self._write("laws", "law_contrasts", self._contrast_rows())
         self._write("laws", "law_coverage", self._coverage_rows())
+        self._write("laws", "law_signs", self._sign_rows())
         self._write("laws", "length_profile", self._length_rows())
         self._shot_rows()
         tpp = [
@@ -108,9 +109,14 @@ class LawRows:
         row = {"truth": 0.15, "median": 0.15, "bias": 0.0, "spread": 0.03, "coverage": 0.85, "factor": 1.4}
         row |= {"positive": 0.99, "repeats": 100, "draws": 200}
         return [
-            {"design": "study", "noise": "study", "quantity": quantity} | row
+            {"design": "study", "noise": noise, "quantity": quantity} | row
+            for noise in ("independent", "cell")
             for quantity in ("exponent:a", "exponent:c")
         ]
+
+    def _sign_rows(self) -> list[dict]:
+        row = {"printed": 0.02, "spread": 0.03, "right": 0.7, "p_value": 0.4, "repeats": 200}
+        return [{"exponent": name, "noise": "cell"} | row for name in "abc"]
 
     def _length_rows(self) -> list[dict]:
         buckets = [2**i for i in range(5, 13) if 2**i <= self.study.corpus.context] or [32]
@@ -153,7 +159,7 @@ class LawRows:
             rows.append(
                 {
                     "claim": f"C{i}",
-                    "statement": f"Synthetic statement {i} <b>with markup</b>.",
+                    "statement": f"Synthetic statement {i} <b>with markup</b>",
                     "paper_value": "16/16",
                     "value": 0.5 if measured else None,
                     "low": 0.4 if measured else None,

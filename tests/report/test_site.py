@@ -94,7 +94,8 @@ def test_what_was_not_measured_is_said(site):
 
 def test_tables_have_scopes_and_captions(page):
     assert all("scope" in cell for cell in page.all("th"))
-    assert len(page.all("caption")) == len(page.all("table"))
+    assert all("aria-label" in table for table in page.all("table")[1:]) and len(page.all("caption")) == 1
+    assert len(page.all("figcaption")) == len(page.all("figure"))
 
 
 def test_it_is_small(site):

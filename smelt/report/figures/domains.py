@@ -22,6 +22,7 @@ from smelt.report.style import (
     pair_handles,
     panels,
     plt,
+    span_limits,
 )
 
 # Printed in section 7 of the paper, percent.
@@ -185,13 +186,22 @@ def _curves(data: Data) -> pd.DataFrame:
 
 
 def _shot_lines(axis: Axes, frame: pd.DataFrame) -> None:
+    """Draw accuracy against k, evenly spaced; intervals are cut off at 0, 100 and 15 points off the lines."""
     counts = sorted(frame["shots"].unique())
     places = {count: i for i, count in enumerate(counts)}
+    bottom, top = max(0.0, frame["accuracy"].min() - 15), min(100.0, frame["accuracy"].max() + 15)
+    shown = [frame["accuracy"].min() - 1, frame["accuracy"].max() + 1]
     for arch in PAIR:
         part = frame[frame["arch"] == arch].sort_values("shots")
-        x = part["shots"].map(places)
+        x, low, high = (
+            part["shots"].map(places),
+            part["low"].clip(bottom, top),
+            part["high"].clip(bottom, top),
+        )
         axis.plot(x, part["accuracy"], **LOOKS[arch].points(), linewidth=1.2)
-        axis.vlines(x, part["low"], part["high"], color=LOOKS[arch].colour, linewidth=1)
+        axis.vlines(x, low, high, color=LOOKS[arch].colour, linewidth=1)
+        shown += [*low.dropna(), *high.dropna()]
+    axis.set_ylim(*span_limits(shown))
     axis.set_xticks(range(len(counts)), counts)
 
 

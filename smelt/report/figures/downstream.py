@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import seaborn as sns
@@ -153,8 +155,16 @@ def residuals_by_category(data: Data) -> Drawing:
         WHERE r.grouping = 'grid' AND r.arch = 'smelt' ORDER BY t.category, x.metric, x.run, x.horizon
         """,
     )
+    impossible = frame["residual"].abs() > 100
+    frame = frame[~impossible]
     labels = {name: name.capitalize() for name in sorted(frame["metric"].unique())}
-    return _residual_map(data, frame, labels, "points of accuracy")
+    drawing = _residual_map(data, frame, labels, "points of accuracy")
+    if not impossible.any():
+        return drawing
+    left_out = (
+        f"{int(impossible.sum())} residuals beyond 100 points, where a curve is extrapolated, are left out."
+    )
+    return replace(drawing, note=f"{drawing.note} {left_out}")
 
 
 def _residuals(data: Data) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+from matplotlib.ticker import NullLocator
 
 from smelt.report.data import Data
 from smelt.report.output import Drawing
@@ -169,6 +170,9 @@ def power(data: Data) -> Drawing:
         points = measured[measured["sparsity"] == sparsity]
         axis.plot(points["flops"], points["gap"], linestyle="none", marker="x", color=INK, markersize=4)
         axis.axhline(0, color=GREY, linewidth=0.8)
+        # Far below the paper's window the law may predict anything; small gaps must stay readable.
+        axis.set_yscale("symlog", linthresh=0.1)
+        axis.yaxis.set_minor_locator(NullLocator())
         if spread is not None:
             axis.axhspan(-spread, spread, color=GREY, alpha=0.15, linewidth=0)
         log_axis(axis, [*frame["flops"], *measured["flops"]], power_label)
@@ -180,10 +184,12 @@ def power(data: Data) -> Drawing:
     ]
     legend_above(figure, handles)
     note = (
-        f"The grey band is twice the standard deviation between seeds of one run, {spread:.3f} nats."
+        f"The grey band is twice the standard deviation of a pair's gap between seeds, {spread:.3f} nats."
         if spread is not None
-        else "With one seed a run the spread between seeds is unknown."
+        else "With one seed the spread of a gap between seeds is unknown."
     )
+    outside = int((~frame["in_window"]).sum())
+    note += f" {outside} of {len(frame)} predictions lie outside the window the paper's law was fitted in."
     return Drawing(figure, frame.merge(measured, on=["cell", "horizon", "sparsity"], how="left"), note)
 
 
@@ -200,12 +206,16 @@ def _measured_gaps(data: Data) -> pd.DataFrame:
 
 
 def _seed_spread(data: Data) -> float | None:
-    """Return twice the pooled standard deviation of the loss between seeds, None with one seed."""
+    """Return twice the pooled standard deviation of a pair's gap between seeds, None with one seed."""
     found = data.frame(
         """
-        SELECT sqrt(avg(v)) AS spread FROM (SELECT var_samp(e.val_loss) AS v
-        FROM endpoints e JOIN runs r USING (run)
-        WHERE r.grouping = 'grid' GROUP BY r.cell, r.arch, e.horizon HAVING count(*) > 1)
+        WITH gaps AS (
+          SELECT s.cell, a.horizon, a.val_loss - b.val_loss AS gap
+          FROM endpoints a JOIN runs s USING (run)
+          JOIN endpoints b ON b.run = s.baseline AND b.horizon = a.horizon
+          WHERE s.grouping = 'grid' AND s.arch = 'smelt')
+        SELECT sqrt(avg(v)) AS spread
+        FROM (SELECT var_samp(gap) AS v FROM gaps GROUP BY cell, horizon HAVING count(*) > 1)
         """
     )["spread"].iloc[0]
     return None if pd.isna(found) else 2 * float(found)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from smelt.laws import Surface, ce_gain, frontier_loss
-from smelt.report.data import Data
+from smelt.report.data import Data, NotMeasured
 from smelt.report.output import Drawing
 from smelt.report.style import (
     GREY,
@@ -25,6 +25,7 @@ from smelt.report.style import (
     panels,
     plt,
     power_label,
+    span_limits,
     sparsity_title,
     tokens_label,
 )
@@ -35,12 +36,25 @@ _COEFFICIENTS = {"E": "E", "A": "A", "K": "K", "exp_a": "a", "exp_b": "b", "exp_
 
 
 def fitted(data: Data) -> dict[str, Surface]:
-    """Return the fitted surface of each architecture, from all sparse endpoints."""
-    frame = data.frame("SELECT * FROM law_fits WHERE subset = 'all' AND E IS NOT NULL ORDER BY arch")
+    """Return the fitted surface of each architecture, from all sparse endpoints, where it can be believed."""
+    frame = data.frame(
+        "SELECT * FROM law_fits WHERE subset = 'all' AND converged AND E IS NOT NULL ORDER BY arch"
+    )
     return {
         row["arch"]: Surface(**{name: row[column] for column, name in _COEFFICIENTS.items()})
         for row in frame.to_dict("records")
     }
+
+
+def _need_law(data: Data) -> dict[str, Surface]:
+    data.need("law_fits")
+    laws = fitted(data)
+    if not laws:
+        notes = data.frame("SELECT DISTINCT note FROM law_fits WHERE subset = 'all' ORDER BY note")["note"]
+        raise NotMeasured(
+            f"Not measured: no fitted law of study {data.study.name} can be believed ({notes[0]})."
+        )
+    return laws
 
 
 def drawn_surfaces(data: Data, arch: str) -> Surface | None:
@@ -60,6 +74,7 @@ def loss_by_sparsity(data: Data) -> Drawing:
         _endpoints(axis, part, part["val_loss"])
         if sparsity:
             _frontiers(axis, laws, part, offset=False)
+        axis.set_ylim(*span_limits(frame["val_loss"]))
         axis.set_title(sparsity_title(sparsity))
         log_axis(axis, frame["flops"], power_label)
     outer_labels(axes, COMPUTE, "Validation loss (nats per token)")
@@ -69,8 +84,8 @@ def loss_by_sparsity(data: Data) -> Drawing:
 
 def reducible_loss(data: Data) -> Drawing:
     """Figure 4: loss above the fitted irreducible loss, where the law is close to straight lines."""
-    data.need("law_fits")
-    frame, laws = data.endpoints(), fitted(data)
+    laws = _need_law(data)
+    frame = data.endpoints()
     frame = frame[frame["arch"].isin(laws.keys()) & (frame["sparsity"] > 0)].copy()
     frame["reducible_loss"] = frame["val_loss"] - frame["arch"].map(
         {arch: law.E for arch, law in laws.items()}
@@ -94,8 +109,8 @@ def reducible_loss(data: Data) -> Drawing:
 
 def frontier(data: Data) -> Drawing:
     """Figure 1b: both frontiers at the middle sparse level, with the bands of the cell bootstrap."""
-    data.need("law_fits")
-    frame, laws = data.endpoints(), fitted(data)
+    laws = _need_law(data)
+    frame = data.endpoints()
     sparse = [sparsity for sparsity in data.sparsities if sparsity]
     sparsity = sparse[len(sparse) // 2]
     part = frame[frame["sparsity"] == sparsity]
@@ -117,7 +132,7 @@ def frontier(data: Data) -> Drawing:
         rows.append(pd.DataFrame({"arch": arch, "sparsity": sparsity, **columns}))
     log_axis(axis, compute, power_label)
     axis.set(xlabel=COMPUTE, ylabel="Validation loss (nats per token)")
-    axis.set_ylim(*_visible(part["val_loss"]))
+    axis.set_ylim(*span_limits(part["val_loss"], 0.08))
     axis.set_title(sparsity_title(sparsity))
     legend_above(figure, pair_handles(line=True))
     return Drawing(figure, pd.concat(rows, ignore_index=True), _gain_note(laws, compute, sparsity))
@@ -131,11 +146,6 @@ def _gain_note(laws: dict[str, Surface], compute: np.ndarray, sparsity: int) -> 
     return (
         f"At {compute[-1]:.1e} FLOPs SMELT's frontier needs {abs(gain):.0%} {more} FLOPs for the same loss."
     )
-
-
-def _visible(loss: pd.Series) -> tuple[float, float]:
-    margin = 0.08 * (loss.max() - loss.min() or 1)
-    return loss.min() - margin, loss.max() + margin
 
 
 def _endpoints(axis: Axes, frame: pd.DataFrame, values: pd.Series) -> None:
@@ -171,7 +181,7 @@ def _law_handles(laws: dict[str, Surface]) -> list[Line2D]:
 
 
 def _law_note(laws: dict[str, Surface]) -> str:
-    return "" if laws else "No law could be fitted to these endpoints, so no frontier is drawn."
+    return "" if laws else "No fitted law of these endpoints can be believed, so no frontier is drawn."
 
 
 def _drawn(frame: pd.DataFrame, value: str) -> pd.DataFrame:

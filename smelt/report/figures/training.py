@@ -23,7 +23,8 @@ from smelt.report.style import (
     tokens_label,
 )
 
-_WINDOW = 0.02  # running mean over this share of the trunk, so that the gap can be read
+# The trunk is drawn as a running mean over this share of its steps, or over this many if there are enough.
+_WINDOW, _FEWEST = 0.02, 20
 
 _START = 0.03  # curves begin after this share of the longest run's tokens
 
@@ -120,7 +121,7 @@ def _log(data: Data, scale: str, sparsity: int) -> pd.DataFrame:
     frame["trunk"] = frame["phase"] == "trunk"
     frame["smoothed"] = frame["loss"]
     for _, part in frame[frame["trunk"]].groupby("arch"):
-        window = max(1, round(_WINDOW * len(part)))
+        window = max(round(_WINDOW * len(part)), min(_FEWEST, len(part) // 6), 1)
         frame.loc[part.index, "smoothed"] = part["loss"].rolling(window, min_periods=1).mean()
     return frame
 
@@ -168,7 +169,10 @@ def _draw_gap(axis: Axes, frame: pd.DataFrame, ends: pd.DataFrame) -> None:
 
 
 def _share_limits(axes: np.ndarray) -> None:
-    """Give the gap panels one range, so that their sizes can be compared."""
-    values = [y for axis in axes for line in axis.lines for y in np.atleast_1d(line.get_ydata())]
+    """Give the gap panels one range, in which a few outliers of the training loss may be cut off."""
+    values = []
+    for line in (line for axis in axes for line in axis.lines):
+        y = np.atleast_1d(line.get_ydata()).astype(float)
+        values += list(np.nanpercentile(y, (2, 98))) if line.get_color() == GREY and len(y) > 2 else list(y)
     for axis in axes:
         axis.set_ylim(*span_limits(values, 0.1))

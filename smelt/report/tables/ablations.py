@@ -7,7 +7,7 @@ import pandas as pd
 from smelt.report.data import Data
 from smelt.report.output import Column, TableView
 from smelt.report.paper import published
-from smelt.report.tables.formats import fixed, integer, text
+from smelt.report.tables.formats import fixed, integer
 
 _OURS = (
     ("val_loss", "Val. loss", fixed(4)),
@@ -51,7 +51,7 @@ def depth(data: Data) -> TableView:
     )
     frame = _beside(frame, paper, ["arch", "relative"])
     columns = (
-        Column("arch", "Architecture", text, numeric=False),
+        Column("arch", "Architecture", str.capitalize, numeric=False),
         Column("relative", "Depth / reference", fixed(2)),
         Column("value", "L", integer),
         Column("effective_layers", "L_eff", integer),

@@ -18,11 +18,11 @@ def claims(data: Data) -> TableView:
     note = ", ".join(f"{counts.get(verdict, 0)} {verdict}" for verdict in VERDICTS)
     columns = (
         Column("claim", "Claim", text, numeric=False),
-        Column("statement", "Statement", text, numeric=False),
+        Column("statement", "Statement", text, numeric=False, wrap=True),
         Column("verdict", "Verdict", text, numeric=False),
         Column("value", "This study", scientific),
         Column("interval", "95% interval", text),
-        Column("paper_value", "Paper", text),
-        Column("reason", "Reason", text, numeric=False),
+        Column("paper_value", "Paper", text, numeric=False, wrap=True),
+        Column("reason", "Reason", text, numeric=False, wrap=True),
     )
     return TableView(columns, frame, f"Verdicts: {note}.")

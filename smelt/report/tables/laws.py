@@ -8,7 +8,7 @@ from smelt.report.data import Data
 from smelt.report.output import Column, TableView
 from smelt.report.paper import published
 from smelt.report.style import LOOKS
-from smelt.report.tables.formats import fixed, integer, interval, scientific, text
+from smelt.report.tables.formats import fixed, integer, interval, percent, scientific, text
 
 _COEFFICIENTS = {"E": "E", "A": "A", "K": "K", "exp_a": "a", "exp_b": "b", "exp_c": "c"}
 
@@ -142,18 +142,43 @@ def tokens_per_parameter(data: Data) -> TableView:
 def coverage(data: Data) -> TableView:
     """How often a 95% interval of the cell bootstrap holds a simulated truth, and the stretch it needs."""
     data.need("law_coverage")
-    frame = data.frame("SELECT * FROM law_coverage ORDER BY design, noise, quantity")
+    frame = data.frame(
+        """
+        SELECT design, quantity, any_value(truth) AS truth, any_value(repeats) AS repeats,
+          any_value(coverage) FILTER (noise = 'independent') AS coverage,
+          any_value(factor) FILTER (noise = 'independent') AS factor,
+          any_value(coverage) FILTER (noise = 'cell') AS coverage_cell,
+          any_value(factor) FILTER (noise = 'cell') AS factor_cell
+        FROM law_coverage WHERE regexp_matches(quantity, '^(exponent|ce_gain|tpp_ratio):')
+        GROUP BY design, quantity ORDER BY design DESC, quantity
+        """
+    )
     columns = (
-        Column("design", "Endpoints", text, numeric=False),
-        Column("noise", "Noise", text, numeric=False),
+        Column("design", "Endpoints of", text, numeric=False),
         Column("quantity", "Quantity", text, numeric=False),
         Column("truth", "Truth", scientific),
-        Column("median", "Median estimate", scientific),
-        Column("spread", "Spread", scientific),
-        Column("coverage", "Coverage (%)", lambda value: f"{100 * value:.0f}"),
+        Column("coverage", "Coverage (%)", percent(0)),
         Column("factor", "Stretch", fixed(2)),
+        Column("coverage_cell", "Coverage, cells vary (%)", percent(0)),
+        Column("factor_cell", "Stretch, cells vary", fixed(2)),
         Column("repeats", "Repeats", integer),
     )
-    low = int((frame["coverage"] < 0.9).sum())
+    low = int((frame[["coverage", "coverage_cell"]].min(axis=1) < 0.9).sum())
     note = f"{low} of {len(frame)} nominal 95% intervals hold the truth in fewer than 90% of the repeats."
     return TableView(columns, frame, note)
+
+
+def signs(data: Data) -> TableView:
+    """How sure the signs of the paper's differences in the exponents are, given its own RMSE."""
+    data.need("law_signs")
+    frame = data.frame("SELECT * FROM law_signs ORDER BY exponent, noise")
+    columns = (
+        Column("exponent", "Exponent", text, numeric=False),
+        Column("noise", "Noise", text, numeric=False),
+        Column("printed", "Printed difference", fixed(4, sign=True)),
+        Column("spread", "Spread of its estimate", fixed(4)),
+        Column("right", "Right sign (%)", percent(0)),
+        Column("p_value", "p if there were none", fixed(3)),
+        Column("repeats", "Repeats", integer),
+    )
+    return TableView(columns, frame)
