@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from smelt.budget.accounting import flops_per_token
 from smelt.errors import SmeltError
@@ -20,7 +21,7 @@ from smelt.train.keeper import Keeper
 from smelt.train.lean import Callback, Trainer
 from smelt.train.log import Rate, write_log, write_throughput
 from smelt.train.module import TrainingModule
-from smelt.train.progress import MetricsLogger, ProgressBar, display, make_logger
+from smelt.train.progress import MetricsLogger, ProgressBar, ProgressFile, display, make_logger
 from smelt.train.schedule import Itinerary
 
 COMPLETE, STOPPED = "complete", "stopped"
@@ -56,12 +57,15 @@ def train(spec: RunSpec, corpus: Any, out: Path, hardware: Hardware) -> str:
     module = TrainingModule(model, spec, itinerary, hardware.flush_every, hardware.sharded)
     data = UpdateData(spec, corpus, itinerary, keeper, hardware.pieces, hardware.workers)
     logger = make_logger(spec, out)
-    callbacks = [keeper, display(spec.point.run, itinerary)]
+    callbacks = [keeper, ProgressFile(out, itinerary), display(spec.point.run, itinerary)]
     callbacks += [MetricsLogger(itinerary)] if logger else []
     trainer = _trainer(out, hardware, callbacks, logger)
     if trainer.is_global_zero:
         write_json(out / "spec.json", spec.to_dict())
-    trainer.fit(module, datamodule=data)
+    try:
+        trainer.fit(module, datamodule=data)
+    except SIGTERMException:  # it came before the keeper took over the signals
+        return STOPPED
     if keeper.stopped:
         return STOPPED
     if trainer.is_global_zero:
@@ -69,6 +73,7 @@ def train(spec: RunSpec, corpus: Any, out: Path, hardware: Hardware) -> str:
         write_log(out, spec.point.run, itinerary, module.rows, rate)
         write_throughput(out, spec.point.run, itinerary, module.rows, rate)
         write_json(out / "manifest.json", _manifest(spec, corpus, keeper.endpoints))
+        (out / "progress.json").unlink(missing_ok=True)
         keeper.clear()
     return COMPLETE
 
@@ -115,14 +120,15 @@ def _manifest(spec: RunSpec, corpus: Any, endpoints: list[dict[str, Any]]) -> di
 
 
 def _is_complete(out: Path, spec: RunSpec, corpus: Any) -> bool:
+    """Whether the manifest is that of this run and its endpoints are whole; remove one that is not."""
     path = out / "manifest.json"
-    if not path.is_file():
-        return False
-    manifest = read_json(path)
-    path_of = {endpoint["weights"]: endpoint["sha256"] for endpoint in manifest["endpoints"]}
-    fits = manifest == _manifest(spec, corpus, manifest["endpoints"])
-    whole = all((out / name).is_file() and sha256_file(out / name) == h for name, h in path_of.items())
-    if fits and whole:
-        return True
-    path.unlink()
+    try:
+        manifest = read_json(path)
+        endpoints = {entry["weights"]: entry["sha256"] for entry in manifest["endpoints"]}
+        fits = manifest == _manifest(spec, corpus, manifest["endpoints"])
+        if fits and all(sha256_file(out / name) == digest for name, digest in endpoints.items()):
+            return True
+    except (SmeltError, FileNotFoundError, KeyError, TypeError):
+        pass
+    path.unlink(missing_ok=True)
     return False

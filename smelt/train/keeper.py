@@ -71,7 +71,7 @@ class Keeper(Callback):
         """Bring the state back and take over the signals."""
         if self.done:
             self._load(trainer, module, self.done)
-        # Lightning's own handlers would end the process without a checkpoint; it puts ours back at the end.
+        # Lightning's own handlers end the process without a checkpoint.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         module.flags = self._flags
@@ -87,7 +87,7 @@ class Keeper(Callback):
             self._end_branch(trainer, module, update, done)
         elif update.forks or stop or save:
             self._save(trainer, module, done)
-        if stop:
+        if stop and done < len(self._itinerary):
             self.stopped = trainer.should_stop = True
 
     def clear(self) -> None:

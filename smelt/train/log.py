@@ -13,7 +13,7 @@ from torch import Tensor
 from smelt.results.parquet import write_table
 from smelt.train.schedule import DECAY, TRUNK, Itinerary
 
-# The first updates of a process pay for warming up caches; they are not part of a speed.
+# The first updates of a phase pay for warming up caches and loading; they are not part of a speed.
 WARM_UP_UPDATES = 3
 
 

@@ -67,6 +67,20 @@ def test_sigterm_saves_the_state_and_asks_for_another_start(finished, tmp_path):
     assert digest(out) == digest(finished)
 
 
+def test_sigterm_before_the_first_update_is_not_lost(finished, tmp_path):
+    out = tmp_path / "run"
+    assert run_tiny(out, die_after=0, kind=signal.SIGTERM, where="start", interval=1e9) == 75
+    assert not (out / "manifest.json").exists()
+    assert run_tiny(out) == 0
+    assert digest(out) == digest(finished)
+
+
+def test_a_signal_after_the_last_update_changes_nothing(finished, tmp_path):
+    out = tmp_path / "run"
+    assert run_tiny(out, die_after=END - 1, kind=signal.SIGTERM, interval=1e9) == 0
+    assert digest(out) == digest(finished)
+
+
 def test_the_last_two_checkpoints_and_the_fork_are_kept(killed):
     assert sorted(path.stem for path in (killed / "resume").glob("*.json")) == [
         "000000004",
@@ -122,6 +136,9 @@ def test_a_complete_run_is_left_alone_unless_an_endpoint_is_damaged(finished, tm
     assert (finished / "manifest.json").stat().st_mtime_ns == before < started
     content = digest(finished)
     (finished / "endpoints" / "h7.safetensors").write_bytes(b"damaged")
+    assert run_tiny(finished) == 0
+    assert digest(finished) == content
+    (finished / "manifest.json").write_text("[1, 2")
     assert run_tiny(finished) == 0
     assert digest(finished) == content
 

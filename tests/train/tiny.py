@@ -75,7 +75,8 @@ def run_tiny(out, die_after=None, kind=signal.SIGKILL, where="update", interval=
     """Train the tiny run in another process; return its exit status, negative for a signal.
 
     With `die_after` the process sends itself a signal when that many updates are done: after everything
-    that is due (`update`) or between the files of the checkpoint and its record (`commit`).
+    that is due (`update`), between the files of the checkpoint and its record (`commit`), or before
+    the first update (`start`).
     """
     arguments = (str(out), die_after, kind, where, interval)
     process = PROCESSES.Process(target=_train, args=arguments)
@@ -116,7 +117,8 @@ def _train(out, die_after, kind, where, interval, rank=0, sharded=False):
     os.environ[INTERVAL_VARIABLE] = str(interval)
     sys.stderr = open(f"{out}.err{rank or ''}", "w")  # noqa: SIM115
     if die_after is not None:
-        (_die_in_commit if where == "commit" else _die_after_update)(die_after, kind)
+        die = {"update": _die_after_update, "commit": _die_in_commit, "start": _die_at_start}[where]
+        die(die_after, kind)
     spec = tiny_spec()
     sys.exit(75 if train(spec, RandomCorpus(), Path(out), plan(spec, sharded=sharded)) == STOPPED else 0)
 
@@ -141,6 +143,16 @@ def _die_in_commit(number, kind):
         original(self, done, *others)
 
     Store.commit = patched
+
+
+def _die_at_start(_, kind):
+    original = Keeper.on_train_start
+
+    def patched(self, trainer, module):
+        os.kill(os.getpid(), kind)
+        original(self, trainer, module)
+
+    Keeper.on_train_start = patched
 
 
 def digest(out):
