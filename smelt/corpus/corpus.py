@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -116,30 +115,41 @@ class Corpus:
     def validation(self, context: int, tokens: int, batch: int) -> Iterator[Batch]:
         """Yield packed validation batches of about `tokens` tokens in all, the same ones every time.
 
-        Documents are taken in turns from all sources and length buckets, so that each is measured
-        however small `tokens` is. A document longer than `context` is scored on its beginning.
+        A document longer than `context` is scored on its beginning. `validation_documents` says which
+        documents are taken.
         """
         chosen = self.validation_documents(context, tokens)
         pieces = [(index, self._ids(index)[: context + 1].astype(np.int64)) for index in chosen]
         return pack(pieces, context, batch, self.pad)
 
     def validation_documents(self, context: int, tokens: int) -> list[int]:
-        """Return the documents that `validation` scores, as rows of `documents`."""
+        """Return the documents that `validation` scores, as rows of `documents`.
+
+        The next document is always one of the length bucket with the fewest tokens so far, and in it of
+        the source with the fewest, so that every length and every source is measured however small
+        `tokens` is.
+        """
         table = self.documents
-        cells: dict[tuple[str, int], list[int]] = defaultdict(list)
+        left: dict[int, dict[str, list[int]]] = {}
         for index in np.flatnonzero(table["split"] == "validation").tolist():
-            cells[table["source"][index], length_bucket(int(table["tokens"][index]))].append(index)
-        turns = [
-            (turn, table["sha256"][index], index)
-            for members in cells.values()
-            for turn, index in enumerate(sorted(members, key=lambda index: table["sha256"][index]))
-        ]
+            bucket = left.setdefault(length_bucket(int(table["tokens"][index])), {})
+            bucket.setdefault(table["source"][index], []).append(index)
+        by_bucket = dict.fromkeys(left, 0)
+        by_source = dict.fromkeys(table["source"].tolist(), 0)
         chosen, total = [], 0
-        for _, _, index in sorted(turns):
-            if total >= tokens:
-                break
-            total += min(int(table["tokens"][index]), context)
-            chosen.append(index)
+        while left and total < tokens:
+            bucket = min(left, key=lambda bucket: (by_bucket[bucket], bucket))
+            source = min(left[bucket], key=lambda source: (by_source[source], source))
+            # Rows are in the order of hashes, so the last one is as good as any.
+            chosen.append(left[bucket][source].pop())
+            size = min(int(table["tokens"][chosen[-1]]), context)
+            total += size
+            by_bucket[bucket] += size
+            by_source[source] += size
+            if not left[bucket][source]:
+                del left[bucket][source]
+            if not left[bucket]:
+                del left[bucket]
         return chosen
 
     def text(self, document: int) -> str:

@@ -27,17 +27,22 @@ def factbook(value: dict[str, Any]) -> Iterator[str]:
     """Yield one document a section of a country's profile, without the economy."""
     for section, content in value.items():
         if section != "Economy":
-            yield _section(section, content)
+            yield _section(value, section, content)
 
 
 def factbook_economy(value: dict[str, Any]) -> Iterator[str]:
     """Yield the economy section of a country's profile."""
     if "Economy" in value:
-        yield _section("Economy", value["Economy"])
+        yield _section(value, "Economy", value["Economy"])
 
 
-def _section(title: str, content: dict[str, Any]) -> str:
-    return "\n\n".join([title, *_lines(content)])
+def _section(profile: dict[str, Any], title: str, content: dict[str, Any]) -> str:
+    names = profile.get("Government", {}).get("Country name", {})
+    forms = [
+        html_to_text(names.get(f"conventional {form} form", {}).get("text", "")) for form in ("short", "long")
+    ]
+    country = next((name for name in forms if name and name != "none"), "")
+    return "\n\n".join([f"{country}: {title}" if country else title, *_lines(content)])
 
 
 def _lines(content: Any, label: str = "") -> Iterator[str]:
@@ -47,8 +52,11 @@ def _lines(content: Any, label: str = "") -> Iterator[str]:
             yield f"{label}: {text}" if label else text
         return
     for key, inner in content.items():
-        # "text" and "note" are the profile's own words for a value and a remark on it.
-        yield from _lines(inner, label if key in ("text", "note") else key)
+        # "text" and "note" are the profile's own words for a value and a remark on it. A finer label often
+        # repeats the coarser one.
+        key = key.strip()
+        finer = label if key in ("text", "note") else key if not label or label in key else f"{label}, {key}"
+        yield from _lines(inner, finer)
 
 
 def definitions(value: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 SPLITS = ("validation", "trunk", "decay")
 # Upper bounds of the length buckets, in tokens (figure 11a); longer documents belong to the last bucket.
 LENGTH_BOUNDS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
-# A class of lengths with fewer documents of a source gives none away for validation.
-MIN_STRATUM = 4
+# Each class of lengths of a source holds out at least so many documents, but not more than a quarter:
+# many of the short ones, whose tokens are few, and one of the long ones.
+_HELD_OUT_SHORT, _HELD_OUT_LONG = 12, 1
+_SHORT_BYTES = 4096
 
 
 def length_bucket(tokens: int) -> int:
@@ -23,7 +25,7 @@ def split_documents(
     """Assign the documents of one source to `validation`, `trunk` or `decay`.
 
     Documents are stratified by length (doublings of bytes) and taken in the order of their hashes. Every
-    class with at least four documents gives at least one to validation, so that all lengths are
+    class with at least four documents gives one or more to validation, so that all lengths are
     measured. Decay text is a share of the remaining bytes.
 
     Args:
@@ -36,8 +38,9 @@ def split_documents(
     for index in sorted(range(len(sizes)), key=lambda index: hashes[index]):
         strata[sizes[index].bit_length()].append(index)
     result = ["trunk"] * len(sizes)
-    for members in strata.values():
-        count = max(1, round(validation * len(members))) if len(members) >= MIN_STRATUM else 0
+    for bits, members in strata.items():
+        least = _HELD_OUT_SHORT if 1 << bits <= _SHORT_BYTES else _HELD_OUT_LONG
+        count = max(round(validation * len(members)), min(least, len(members) // 4))
         for index in members[:count]:
             result[index] = "validation"
     if "validation" not in result:

@@ -106,9 +106,9 @@ def test_ranks_cut_the_batch_without_changing_it(corpus):
         corpus.batch("branch", 0, 0, 8, 16)
 
 
-def test_validation_scores_whole_documents_once_from_all_sources_and_lengths(corpus):
+def test_validation_scores_every_held_out_document_once(corpus):
     table, context, seen = corpus.documents, 64, {}
-    for batch in corpus.validation(context, 10_000, 8):
+    for batch in corpus.validation(context, 10**6, 8):
         assert batch.inputs_bt.shape[0] <= 8
         for b in range(len(batch.inputs_bt)):
             for document in set(batch.documents_bt[b].tolist()) - {-1}:
@@ -124,11 +124,24 @@ def test_validation_scores_whole_documents_once_from_all_sources_and_lengths(cor
             padding = batch.documents_bt[b] == -1
             assert (batch.inputs_bt[b][padding] == corpus.pad).all()
             assert (batch.targets_bt[b][padding] == IGNORE).all()
-    held_out = np.flatnonzero(table["split"] == "validation")
-    cells = {(table["source"][i], length_bucket(table["tokens"][i])) for i in held_out}
-    assert {(table["source"][i], length_bucket(table["tokens"][i])) for i in seen} == cells
-    few = corpus.validation_documents(context, 500)
-    assert set(few) < set(seen) and sum(min(table["tokens"][i], context) for i in few) >= 500
+    assert set(seen) == set(np.flatnonzero(table["split"] == "validation"))
+
+
+def test_a_small_validation_still_has_all_sources_and_lengths(corpus):
+    table, context = corpus.documents, 64
+    held_out = table["split"] == "validation"
+    buckets = np.array([length_bucket(n) for n in table["tokens"]])
+    chosen = corpus.validation_documents(context, 2500)
+    assert len(set(chosen)) == len(chosen) and held_out[chosen].all()
+    sizes = np.minimum(table["tokens"][chosen], context)
+    assert 2500 <= sizes.sum() < 2500 + context
+    assert set(table["source"][chosen]) == set(table["source"][held_out])
+    assert set(buckets[chosen]) == set(buckets[held_out])
+    # A bucket with documents left is never behind another by more than one document.
+    totals = {b: sizes[buckets[chosen] == b].sum() for b in set(buckets[chosen])}
+    for bucket, total in totals.items():
+        if (buckets[chosen] == bucket).sum() < (held_out & (buckets == bucket)).sum():
+            assert total > max(totals.values()) - 2 * context
 
 
 def test_attended_context_is_the_mean_over_trunk_rows(corpus, study):
