@@ -72,7 +72,7 @@ def fit_sigmoid(loss: np.ndarray, value: np.ndarray, direction: int) -> Sigmoid:
     # The curve may flatten or turn within three ranges of the data; further out is a straight line anyway.
     lower = np.array([-10.0, np.log(1e-3), np.log(0.05), -3.0])
     upper = np.array([10.0, np.log(50.0), np.log(200.0), 3.0])
-    solution = minimise(model, starts, np.ones((len(starts), len(loss))), lower, upper, max_steps=400)
+    solution = minimise(model, starts, np.ones((len(starts), len(loss))), lower, upper)
     low, log_size, log_slope, middle = solution.x_pd[solution.objective_p.argmin()]
     fitted = Sigmoid(
         b=float(value.min() + height * low),

@@ -39,7 +39,7 @@ def minimise(
     lower_d: np.ndarray,
     upper_d: np.ndarray,
     delta: float = np.inf,
-    max_steps: int = 200,
+    max_steps: int = 400,
     tolerance: float = 1e-12,
 ) -> Solution:
     """Minimise sum_n w_n Huber(r_n) / sum_n w_n of every problem inside the box `lower_d`..`upper_d`.
@@ -125,6 +125,27 @@ class _State:
         diagonal = np.where(held, 1.0, damping[:, None] * majoriser + 1e-14 * majoriser + 1e-30)
         index = np.arange(hessian.shape[1])
         hessian[:, index, index] += diagonal
-        step = -np.linalg.solve(hessian, gradient[..., None])[..., 0]
-        predicted = -0.5 * np.einsum("pd,pd->p", gradient, step)
+        step = self._inside(x, hessian, gradient, -np.linalg.solve(hessian, gradient[..., None])[..., 0])
+        predicted = -(gradient * step).sum(axis=1) - 0.5 * (
+            step * np.matmul(hessian, step[..., None])[..., 0]
+        ).sum(axis=1)
         return step, predicted
+
+    def _inside(
+        self, x_pd: np.ndarray, hessian_pdd: np.ndarray, gradient_pd: np.ndarray, step_pd: np.ndarray
+    ) -> np.ndarray:
+        """Return steps that end in the box: what would cross is put on its bound, the rest solved anew."""
+        target = x_pd + step_pd
+        cross = (target < self.lower) | (target > self.upper)
+        bad = cross.any(axis=1)
+        if not bad.any():
+            return step_pd
+        cross, hessian = cross[bad], hessian_pdd[bad].copy()
+        short = np.where(cross, np.clip(target[bad], self.lower, self.upper) - x_pd[bad], 0.0)
+        rest = gradient_pd[bad] + np.matmul(hessian, short[..., None])[..., 0]
+        rest[cross] = 0.0
+        hessian *= ~cross[:, :, None] & ~cross[:, None, :]
+        index = np.arange(hessian.shape[1])
+        hessian[:, index, index] += cross
+        step_pd[bad] = short - np.linalg.solve(hessian, rest[..., None])[..., 0]
+        return step_pd
