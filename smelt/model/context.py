@@ -64,23 +64,20 @@ def rotary_factors(positions_bt: Tensor, head_dim: int, base: float) -> tuple[Te
     return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
 
 
-def attention_mask(segments_bt: Tensor | None) -> Mask:
+def attention_mask(inputs_bt: Tensor, segments_bt: Tensor | None) -> Mask:
     """Return the mask under which a token sees itself and earlier tokens of its own segment.
 
-    A block mask for flex attention on CUDA, elsewhere 0 and minus infinity, `[b, 1, t, t]` float32, made once
-    for all layers; None where every row is one segment.
+    On CUDA a block mask for flex attention, or None where every row is one segment; elsewhere 0 and minus
+    infinity, `[b or 1, 1, t, t]` float32, made once for all layers.
     """
-    if segments_bt is None:
-        return None
-    if segments_bt.is_cuda:
-        return segment_block_mask(segments_bt)
-    t = segments_bt.shape[1]
-    index_t = torch.arange(t, device=segments_bt.device)
-    same_btt = segments_bt[:, :, None] == segments_bt[:, None, :]
-    hidden_btt = ~(same_btt & (index_t[:, None] >= index_t[None, :]))
-    return torch.zeros(hidden_btt.shape, device=segments_bt.device).masked_fill_(hidden_btt, -math.inf)[
-        :, None
-    ]
+    if inputs_bt.is_cuda:
+        return None if segments_bt is None else segment_block_mask(segments_bt)
+    t, device = inputs_bt.shape[1], inputs_bt.device
+    hidden_btt = torch.ones(1, t, t, dtype=torch.bool, device=device).triu_(1)
+    if segments_bt is not None:
+        hidden_btt = hidden_btt | (segments_bt[:, :, None] != segments_bt[:, None, :])
+    mask_btt = torch.zeros(hidden_btt.shape, device=device).masked_fill_(hidden_btt, -math.inf)
+    return mask_btt.unsqueeze(1)
 
 
 def segment_block_mask(segments_bt: Tensor) -> BlockMask:

@@ -22,8 +22,8 @@ from smelt.model.swiglu import swiglu, swiglu_backward
 
 BACKENDS = ("auto", "reference", "grouped", "cpu", "liger")
 
-# With one thread the rows of a chunk, their products and their gradients stay in the second-level cache.
-CHUNK_ROWS = 2048
+# With one thread the rows of a chunk and their products stay in or near the second-level cache.
+CHUNK_BYTES = 9 << 18
 
 
 def moe_experts(
@@ -97,7 +97,7 @@ def _experts(
         return _sum_of_slots(y_md, order_m, weights_nk.shape[1]), f_mf, order_m, ends_e
     out_nd = torch.zeros_like(x_nd)
     f_mf = x_nd.new_empty(len(order_m), w13_efd.shape[1])
-    for experts, rows, ends in _chunks(ends_e):
+    for experts, rows, ends in _chunks(ends_e, w13_efd):
         f_cf = _grouped_mm(x_nd.index_select(0, token_m[rows]), w13_efd[experts].mT, ends)
         y_cd = _grouped_mm(swiglu(f_cf, weight_m[rows]), w2_edi[experts].mT, ends)
         f_mf[rows] = f_cf
@@ -134,7 +134,7 @@ def _experts_backward(
     else:
         dx_nd, dweight_m = torch.zeros_like(x_nd), torch.empty_like(weight_m)
         dw13_efd, dw2_edi = torch.empty_like(w13_efd), torch.empty_like(w2_edi)
-        for experts, rows, ends in _chunks(ends_e):
+        for experts, rows, ends in _chunks(ends_e, w13_efd):
             dx_cd, dw13_efd[experts], dw2_edi[experts], dweight_m[rows] = rows_backward(
                 token_m[rows], weight_m[rows], f_mf[rows], w13_efd[experts], w2_edi[experts], ends
             )
@@ -170,13 +170,13 @@ def _sort(ids_nk: Tensor, experts: int) -> tuple[Tensor, Tensor]:
     return order_m.to(torch.int32), ends_e
 
 
-def _chunks(ends_e: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield runs of experts of about `CHUNK_ROWS` rows: experts, rows, and the ends within these rows."""
-    ends = ends_e.tolist()
+def _chunks(ends_e: Tensor, w13_efd: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield runs of experts of about `CHUNK_BYTES`: experts, rows, and the ends within these rows."""
+    ends, row_bytes = ends_e.tolist(), (w13_efd.shape[2] + 3 * w13_efd.shape[1] // 2) * w13_efd.element_size()
     first, start = 0, 0
     for expert, end in enumerate(ends):
         # The last chunk takes the experts without rows at the end with it: they have a gradient too.
-        if expert == len(ends) - 1 or (end - start >= CHUNK_ROWS and end < ends[-1]):
+        if expert == len(ends) - 1 or ((end - start) * row_bytes >= CHUNK_BYTES and end < ends[-1]):
             yield slice(first, expert + 1), slice(start, end), ends_e[first : expert + 1] - start
             first, start = expert + 1, end
 

@@ -68,7 +68,9 @@ def _visit(layer: Block, x_btd: Tensor, context: Context, scale: float) -> tuple
 def _checkpointed_visit(
     layer: Block, x_btd: Tensor, context: Context, scale: float
 ) -> tuple[Tensor, RouterRecord]:
-    keep = functools.partial(create_selective_checkpoint_contexts, [torch.ops.aten.topk.default])
+    keep = functools.partial(
+        create_selective_checkpoint_contexts, [torch.ops.aten.topk.default, torch.ops.smelt.choose.default]
+    )
     return checkpoint(_visit, layer, x_btd, context, scale, use_reentrant=False, context_fn=keep)
 
 
@@ -108,7 +110,7 @@ class LoopedLM(nn.Module):
         if positions_bt is None:
             positions_bt = torch.arange(start, start + t, device=inputs_bt.device)[None]
         rotation = rotary_factors(positions_bt, self.config.geometry.head_dim, self.config.rope_base)
-        mask = attention_mask(segments_bt) if cache is None else cached_mask(cache, segments_bt, t)
+        mask = attention_mask(inputs_bt, segments_bt) if cache is None else cached_mask(cache, segments_bt, t)
         return Context(positions_bt, rotation, mask, cache)
 
     def hidden(self, inputs_bt: Tensor, context: Context) -> tuple[Tensor, list[RouterRecord]]:

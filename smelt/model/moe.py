@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from smelt.model.choice import choose
 from smelt.model.config import ModelConfig
 from smelt.model.context import Context, RouterRecord
 from smelt.model.experts import moe_experts
@@ -33,8 +34,8 @@ class MoE(nn.Module):
         with torch.autocast(x_nd.device.type, enabled=False):
             dtype = torch.promote_types(x_nd.dtype, torch.float32)
             logits_ne = F.linear(x_nd.to(dtype), self.router.weight.to(dtype))
-            chosen_nk, ids_nk = logits_ne.topk(self.top_k, dim=-1)
-            return chosen_nk.softmax(-1), ids_nk, logits_ne
+            ids_nk = choose(logits_ne, self.top_k)
+            return logits_ne.gather(1, ids_nk).softmax(-1), ids_nk, logits_ne
 
     def combine(self, x_nd: Tensor, weights_nk: Tensor, ids_nk: Tensor) -> Tensor:
         """Return the weighted sum of the chosen experts' outputs, `[n, d]`."""

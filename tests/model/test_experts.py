@@ -54,9 +54,9 @@ def run(function, tensors, ids_nk, grad):
     return [out.detach(), *torch.autograd.grad(out, leaves, grad)]
 
 
-@pytest.fixture(params=[1, 64, 2048], ids=lambda rows: f"chunks of {rows}")
-def chunk_rows(request, monkeypatch):
-    monkeypatch.setattr(experts, "CHUNK_ROWS", request.param)
+@pytest.fixture(params=[1, 1 << 13, 1 << 20], ids=lambda size: f"chunks of {size} bytes")
+def chunks(request, monkeypatch):
+    monkeypatch.setattr(experts, "CHUNK_BYTES", request.param)
 
 
 def check(backend, tensors, ids_nk, tolerance=1e-5):
@@ -77,13 +77,13 @@ def test_backends_agree_with_float64(case, backend):
 
 
 @pytest.mark.parametrize("case", ["odd", "several chunks"])
-def test_chunking_changes_nothing(case, chunk_rows):
+def test_chunking_changes_nothing(case, chunks):
     *tensors, ids_nk = operands(case, torch.float32)
     check("cpu", tensors, ids_nk)
 
 
 @pytest.mark.parametrize("used", [[0, 1], [5, 4], [2, 3]], ids=["first", "last", "middle"])
-def test_experts_without_tokens(used, chunk_rows):
+def test_experts_without_tokens(used, chunks):
     x_nd, w13, w2, weights_nk, ids_nk = operands("plain", torch.float32)
     ids_nk = torch.tensor(used).expand_as(ids_nk)
     for backend in ("grouped", "cpu"):
@@ -91,7 +91,7 @@ def test_experts_without_tokens(used, chunk_rows):
 
 
 @pytest.mark.parametrize("backend", ["grouped", "cpu"])
-def test_skewed_load(backend, chunk_rows):
+def test_skewed_load(backend, chunks):
     x_nd, w13, w2, weights_nk, ids_nk = operands("several chunks", torch.float32)
     ids_nk = torch.where(torch.arange(700)[:, None] < 690, torch.tensor([0, 1, 2]), ids_nk)
     check(backend, [x_nd, w13, w2, weights_nk], ids_nk)

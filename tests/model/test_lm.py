@@ -242,7 +242,7 @@ def test_flex_attention_sees_the_same_documents(looped, segments_bt):
     attention = looped.layers[0].attention
     with torch.no_grad():  # flex attention has no backward pass on a processor
         q, k, v = attention.qkv(torch.randn(3, 24, 32), torch.arange(24)[None])
-    wanted = attention.attend(q, k, v, attention_mask(segments_bt))
+    wanted = attention.attend(q, k, v, attention_mask(segments_bt, segments_bt))
     found = attention.attend(q, k, v, segment_block_mask(segments_bt))
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 
