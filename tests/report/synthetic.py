@@ -201,7 +201,7 @@ class Synthetic(MechanismRows, LawRows):
         write_json(self.folder / folder / "manifest.json", {"run": run["run"], "spec_hash": run["spec_hash"]})
         per_step = training.batch * self.study.corpus.context
         rows = []
-        phases = [("trunk", 0, np.linspace(1, training.horizons[-1], 40))]
+        phases = [("trunk", 0, np.geomspace(1, training.horizons[-1], 120))]
         phases += [
             ("decay", horizon, np.linspace(horizon + 1, horizon + training.decay_steps, 8))
             for horizon in training.horizons

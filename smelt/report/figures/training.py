@@ -23,8 +23,7 @@ from smelt.report.style import (
     tokens_label,
 )
 
-# The trunk is drawn as a running mean over this share of its steps, or over this many if there are enough.
-_WINDOW, _FEWEST = 0.02, 20
+_BINS_A_DECADE, _BINS_A_BRANCH, _WINDOW = 60, 10, 7
 
 _START = 0.03  # curves begin after this share of the longest run's tokens
 
@@ -106,23 +105,33 @@ def _handles() -> list[Line2D]:
 
 
 def _log(data: Data, scale: str, sparsity: int) -> pd.DataFrame:
-    """Return the training log of a cell's pair of the first seed, the trunk smoothed."""
+    """Return the training loss of a cell's pair of the first seed, averaged into bins that a page can show.
+
+    The trunk's bins are evenly wide on the logarithmic axis and smoothed by a centred running mean, a
+    branch's are evenly wide in steps; the members of a pair share them, so that they can be subtracted.
+    """
     frame = data.rows(
         f"training log of cell {scale}, S = {sparsity}%",
         """
-        SELECT r.scale, r.sparsity, r.arch, t.phase, t.horizon, t.step, t.tokens, t.loss
+        SELECT r.scale, r.sparsity, r.arch, t.phase, t.horizon, max(t.step) AS step, max(t.tokens) AS tokens,
+          avg(t.loss) AS loss
         FROM train_log t JOIN runs r USING (run)
-        WHERE r.grouping = 'grid' AND r.seed = 0 AND r.scale = ? AND r.sparsity = ? ORDER BY r.arch,
-          t.phase, t.horizon, t.step
+        WHERE r.grouping = 'grid' AND r.seed = 0 AND r.scale = ? AND r.sparsity = ?
+        GROUP BY r.scale, r.sparsity, r.arch, t.phase, t.horizon,
+          floor(if(t.phase = 'trunk', ? * log10(t.step), (t.step - t.horizon - 1) * ? / ?))
+        ORDER BY r.arch, t.phase, t.horizon, step
         """,
         scale,
         sparsity,
+        _BINS_A_DECADE,
+        _BINS_A_BRANCH,
+        data.study.training.decay_steps,
     )
     frame["trunk"] = frame["phase"] == "trunk"
     frame["smoothed"] = frame["loss"]
     for _, part in frame[frame["trunk"]].groupby("arch"):
-        window = max(round(_WINDOW * len(part)), min(_FEWEST, len(part) // 6), 1)
-        frame.loc[part.index, "smoothed"] = part["loss"].rolling(window, min_periods=1).mean()
+        mean = part["loss"].rolling(_WINDOW, min_periods=1, center=True).mean()
+        frame.loc[part.index, "smoothed"] = mean
     return frame
 
 
