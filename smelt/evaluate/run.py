@@ -110,8 +110,16 @@ def check_run(folder: Path, study: Study, corpus: Corpus, suite: Suite) -> tuple
     Raises:
         SmeltError: run, corpus and tasks do not belong together.
     """
-    manifest = read_json(folder / "manifest.json")
-    spec = RunSpec.from_dict(read_json(folder / "spec.json"))
+    manifest, raw = read_json(folder / "manifest.json"), read_json(folder / "spec.json")
+    try:
+        spec = RunSpec.from_dict(raw)
+        wanted, endpoints = manifest["spec_hash"], manifest["endpoints"]
+    except (KeyError, TypeError) as error:
+        raise SmeltError(
+            f"{folder}: manifest.json or spec.json is not what training writes ({error})"
+        ) from None
+    if spec.spec_hash != wanted or not endpoints:
+        raise SmeltError(f"{folder}: manifest.json has no endpoints of the run that spec.json describes")
     if manifest["corpus"] != corpus.sha256:
         raise SmeltError(f"{folder}: the run was trained on another corpus than the one given; train again")
     if suite.corpus != corpus.sha256:

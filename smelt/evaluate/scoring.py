@@ -22,7 +22,7 @@ from smelt.model.context import Context
 Progress = Callable[[int, int], None]
 
 # Input tokens of one forward pass: small models are fastest when a layer's activations stay in cache.
-BATCH_TOKENS = {"cpu": 4096, "cuda": 65536}
+BATCH_TOKENS = {"cpu": 4096, "cuda": 32768}
 # Elements of one block of logits.
 _LOGITS = 1 << 22
 
@@ -42,12 +42,21 @@ class AnswerLosses:
     greedy: np.ndarray
 
 
+def precision(device: torch.device) -> torch.autocast:
+    """Return the precision of the layers: bfloat16 on CUDA as in training, float32 on CPU.
+
+    Float32 experts have no fast product on CUDA.
+    """
+    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+
+
 def hidden_states(model: LoopedLM, inputs_bt: Tensor, context: Context) -> Tensor:
-    """Return the normed last hidden states `[b, t, d]`; unlike in training no routing record is made."""
-    x_btd = model.embed(inputs_bt)
-    for index, execution in enumerate(model.config.geometry.schedule()):
-        x_btd = model.layers[execution.layer](x_btd, context.at(index), execution.scale)
-    return model.norm(x_btd)
+    """Return the normed last hidden states `[b, t, d]`, float32; no routing record is made."""
+    with precision(inputs_bt.device):
+        x_btd = model.embed(inputs_bt)
+        for index, execution in enumerate(model.config.geometry.schedule()):
+            x_btd = model.layers[execution.layer](x_btd, context.at(index), execution.scale)
+        return model.norm(x_btd).float()
 
 
 def tree_mask(branches_bt: Tensor) -> Tensor:

@@ -94,24 +94,32 @@ def open_suite(folder: Path | str) -> Suite:
     """
     folder = Path(folder)
     raw = read_json(folder / "tasks.json")
-    tasks, items = {}, {}
-    fields = Task.__dataclass_fields__
-    for name, entry in raw["tasks"].items():
-        task = Task(**{key: entry[key] for key in fields})
-        path = folder / task.file
-        if not path.is_file():
-            raise SmeltError(f"{path} does not exist; make the tasks again")
-        if sha256_file(path) != entry["sha256"]:
-            raise SmeltError(f"{path} has changed since tasks.json was written; make the tasks again")
-        tasks[name] = task
-        items[name] = read_items(path, task, unique=False)
-    return Suite(
-        name=raw["suite"],
-        baseline_version=raw["baseline_version"],
-        mmlu=raw["mmlu"],
-        long=tuple(raw["long"]),
-        complete=raw["complete"],
-        corpus=raw["corpus"],
-        tasks=tasks,
-        items=items,
-    )
+    try:
+        tasks = {
+            name: Task(**{key: entry[key] for key in Task.__dataclass_fields__})
+            for name, entry in raw["tasks"].items()
+        }
+        items = {name: _items(folder, task, raw["tasks"][name]["sha256"]) for name, task in tasks.items()}
+        return Suite(
+            name=raw["suite"],
+            baseline_version=raw["baseline_version"],
+            mmlu=raw["mmlu"],
+            long=tuple(raw["long"]),
+            complete=raw["complete"],
+            corpus=raw["corpus"],
+            tasks=tasks,
+            items=items,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise SmeltError(
+            f"{folder / 'tasks.json'} is not what `tasks` writes ({error}); make it again"
+        ) from None
+
+
+def _items(folder: Path, task: Task, sha256: str) -> list[Item]:
+    path = folder / task.file
+    if not path.is_file():
+        raise SmeltError(f"{path} does not exist; make the tasks again")
+    if sha256_file(path) != sha256:
+        raise SmeltError(f"{path} has changed since tasks.json was written; make the tasks again")
+    return read_items(path, task, unique=False)

@@ -143,6 +143,21 @@ def test_files_that_do_not_belong_together_are_refused(study, copy, corpus, task
     refuses(study, copy, corpus, renewed, tmp_path / "o", "checked against another corpus")
 
 
+def test_manifests_of_another_shape_are_refused(study, copy, corpus, tasks, tmp_path):
+    manifest = read_json(copy / "manifest.json")
+    for change in ({"endpoints": []}, {"spec_hash": "0" * 64}):
+        write_json(copy / "manifest.json", {**manifest, **change})
+        refuses(
+            study, copy, corpus, tasks, tmp_path / "o", "no endpoints of the run that spec.json describes"
+        )
+    write_json(copy / "manifest.json", {"run": "x"})
+    refuses(study, copy, corpus, tasks, tmp_path / "o", "not what training writes")
+    write_json(copy / "manifest.json", manifest)
+    other = shutil.copytree(tasks, tmp_path / "tasks")
+    write_json(other / "tasks.json", {"suite": "local"})
+    refuses(study, copy, corpus, other, tmp_path / "o", "tasks.json is not what `tasks` writes")
+
+
 def test_damaged_and_missing_weights_are_refused(study, copy, corpus, tasks, tmp_path):
     path = copy / "endpoints" / "h8.safetensors"
     data = bytearray(path.read_bytes())

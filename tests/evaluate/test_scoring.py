@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from smelt.evaluate import scoring
 from smelt.evaluate.scoring import score, tree_mask
 from smelt.evaluate.sequences import Scored
 from smelt.evaluate.trees import batches, plant
@@ -120,3 +121,13 @@ def test_progress_counts_cases_and_tokens(model, cases):
     score(model, cases, pad=0, batch_tokens=100, progress=lambda *counts: seen.append(counts))
     assert sum(prompts for prompts, _ in seen) == len(cases)
     assert sum(tokens for _, tokens in seen) == sum(len(plant(case).ids) for case in cases)
+
+
+def test_layers_may_run_in_bfloat16(model, cases, monkeypatch):
+    """What CUDA uses, here on CPU: losses move by rounding, logits stay float32."""
+    reference = score(model, cases, pad=0)
+    half = lambda device: torch.autocast("cpu", torch.bfloat16)  # noqa: E731
+    monkeypatch.setattr(scoring, "precision", half)
+    answers = score(model, cases, pad=0)
+    moved = np.abs(answers.nll - reference.nll) / answers.tokens
+    assert moved.max() > 1e-4 and np.median(moved) < 0.1
