@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from smelt.laws.inputs import Results
+from smelt.laws.inputs import Results, listing
 from smelt.laws.noise import Spread, contrast, difference_spread
 from smelt.laws.surfaces import SurfaceAnalysis
 from smelt.study.runs import span_layers
@@ -34,7 +34,7 @@ def ablation_tables(results: Results, analysis: SurfaceAnalysis) -> dict[str, li
         *_margins(results, sweeps, analysis, "loops"),
         *_depth_shift(results, sweeps, analysis),
     ]
-    notes = [{"analysis": "ablations", "ok": not missing, "reason": "; ".join(missing)}]
+    notes = [{"analysis": "ablations", "ok": not missing, "reason": listing(missing)}]
     return {"ablation_results": rows, "law_contrasts": contrasts, "law_notes": notes}
 
 

@@ -16,6 +16,8 @@ from smelt.results.parquet import read_rows
 from smelt.study import Study, run_points
 
 ARCHS = ("baseline", "smelt")
+# A sentence names this many and counts the rest.
+NAMED = 6
 
 
 @dataclass
@@ -110,6 +112,13 @@ def _load_run(loaded: Results, run: str, folder: Path) -> None:
             )
     loaded.validation[run] = read_rows(folder / "validation.parquet")
     loaded.task_scores[run] = read_rows(folder / "task_scores.parquet")
+
+
+def listing(items: list[str]) -> str:
+    """Return the items as part of a sentence: the first few by name, each once, the rest as a number."""
+    items = list(dict.fromkeys(items))
+    more = len(items) - NAMED
+    return "; ".join(items[:NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
 def designs(results: Results) -> tuple[Design, Design, list[str]]:

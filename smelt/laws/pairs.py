@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import beta
 
 from smelt.laws.calibration import DIRECTIONS
-from smelt.laws.inputs import Results
+from smelt.laws.inputs import Results, listing
 from smelt.laws.noise import contrast, difference_spread
 from smelt.laws.surfaces import SurfaceAnalysis
 
@@ -50,7 +50,7 @@ def gap_tables(results: Results, analysis: SurfaceAnalysis) -> dict[str, list[di
         rows.append(contrast(f"loss_gap:{cell}", value, ends, "nats", len(values), spread.basis))
     expected = {row["cell"] for row in results.grid_runs("smelt")}
     missing = sorted(expected - gaps.keys())
-    reason = f"no pair at the last horizon in {', '.join(missing)}" if missing else ""
+    reason = f"no pair at the last horizon in {listing(missing)}" if missing else ""
     return {"law_contrasts": rows, "law_notes": [_note("loss_gap", reason)]}
 
 

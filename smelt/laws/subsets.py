@@ -11,7 +11,7 @@ import numpy as np
 from smelt.laws.bootstrap import cell_weights, interval
 from smelt.laws.fit import Design, SurfaceModel, fit_many
 from smelt.laws.frontier import ce_gain
-from smelt.laws.inputs import ARCHS, Results
+from smelt.laws.inputs import ARCHS, Results, listing
 from smelt.laws.noise import contrast
 from smelt.laws.surface import Surface
 from smelt.laws.surfaces import SEED, SurfaceAnalysis, coefficients
@@ -46,7 +46,7 @@ def subset_tables(results: Results, analysis: SurfaceAnalysis) -> dict[str, list
     _add_quartiles(gains, drawn, levels)
     rows = [_gain_row(subset, gains[subset], drawn[subset], budget, sparsity, analysis) for subset in gains]
     contrasts = _margins(gains, drawn, analysis.doubt)
-    reason = "; ".join(notes)
+    reason = listing(notes)
     if not contrasts:
         reason = reason or "the corpus has no category Code beside others"
     note = {"analysis": "code_margin", "ok": not reason, "reason": reason}

@@ -11,7 +11,7 @@ import numpy as np
 from smelt.errors import SmeltError
 from smelt.laws.bootstrap import Draws, bootstrap, interval, widen
 from smelt.laws.fit import Design, Fit, fit_surface
-from smelt.laws.inputs import ARCHS
+from smelt.laws.inputs import ARCHS, listing
 from smelt.laws.profiles import profile_rows
 from smelt.laws.quantities import Question, choose_question, quantities
 from smelt.laws.recovery import coverage_rows
@@ -219,7 +219,7 @@ def note_rows(analysis: SurfaceAnalysis, dropped: list[str]) -> list[dict[str, A
     reason = analysis.reason or analysis.note
     ok = not (analysis.reason or analysis.doubt)
     rows = [{"analysis": "surface", "ok": ok, "reason": reason}]
-    rows.append({"analysis": "pairs", "ok": not dropped, "reason": "; ".join(dropped)})
+    rows.append({"analysis": "pairs", "ok": not dropped, "reason": listing(dropped)})
     if analysis.draws is not None:
         count, bad = len(analysis.draws.degenerate), int(analysis.draws.degenerate.sum())
         rows.append(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from smelt.results.parquet import write_table
 from smelt.results.schemas import TABLES
 from smelt.study import ablation_points, load_study, run_points
 
+STUDIES = Path(__file__).parent / "studies"
 CATEGORIES = ("Code", "Finance", "Knowledge", "Math/STEM", "Web")
 BUCKETS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 # Compute of the four scales of the paper (section 3), S as measured there, D of its six horizons.
@@ -41,8 +44,8 @@ class Lab:
 
     evaluation_seeds = 2
 
-    def __init__(self, folder, study_name="nano", noise=0.0, seeds=1, law=None):
-        self.folder, self.study, self.seeds = folder, load_study(study_name), seeds
+    def __init__(self, folder, study="grid", noise=0.0, seeds=1, law=None):
+        self.folder, self.study, self.seeds = folder, load_study(str(STUDIES / f"{study}.yaml")), seeds
         self.rng, self.noise = np.random.default_rng(7), noise
         self.law = law or {arch: published_surface(arch)[0] for arch in ("baseline", "smelt")}
         self.points = run_points(self.study, seeds=seeds)

@@ -2,36 +2,27 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
 from smelt.errors import SmeltError
-from smelt.files import ROOT
 from smelt.laws import published_surface
 from smelt.laws.__main__ import TABLES, analyses
 from smelt.laws.inputs import load_results
 from smelt.results.parquet import read_rows, write_table
 from smelt.study import load_study
 
-
-def small_study(folder, name="nano", **laws):
-    """A copy of a shipped study with fewer draws, under the same name."""
-    raw = yaml.safe_load((ROOT / "config" / "studies" / f"{name}.yaml").read_text(encoding="utf-8"))
-    raw["laws"] = {"draws": 16, "tpp_draws": 10, "starts": 4} | laws
-    path = folder / f"{name}.yaml"
-    path.write_text(yaml.safe_dump(raw), encoding="utf-8")
-    return str(path)
+STUDIES = Path(__file__).parent / "studies"
 
 
 @pytest.fixture
 def tables(lab, tmp_path):
-    def build(name="nano", write=None, **options):
-        study = small_study(tmp_path, name)
-        made = lab(study, **options)
+    def build(name="grid", write=None, **options):
+        made = lab(name, **options)
         made.write(**(write(made) if write else {}))
-        return analyses(load_results(load_study(study), tmp_path))
+        return analyses(load_results(made.study, tmp_path))
 
     return build
 
@@ -89,8 +80,8 @@ def test_a_loss_that_is_not_positive_is_named_and_left_out(tables):
     assert by(rows["law_fits"], "arch", "subset")["baseline", "all"]["n"] == 71
 
 
-def test_the_smoke_study_is_fitted_but_says_that_it_should_not_be_believed(tables):
-    rows = tables("smoke", noise=0.005)
+def test_a_study_of_two_horizons_is_fitted_but_says_that_it_should_not_be_believed(tables):
+    rows = tables("tiny", noise=0.005)
     note = notes(rows)
     assert not note["surface"]["ok"]
     assert "2 token horizons" in note["surface"]["reason"]
@@ -115,7 +106,7 @@ def test_no_endpoints_for_a_fit_leave_nulls_with_the_reason(tables):
 
 
 def test_seeds_give_the_yardstick_where_there_are_several(tables):
-    rows = tables("smoke", noise=0.003, seeds=3)
+    rows = tables("tiny", noise=0.003, seeds=3)
     gap = by(rows["law_contrasts"], "contrast")["loss_gap:s-s85",]
     assert gap["n"] == 3
     assert gap["basis"] == "spread over training seeds"
@@ -127,7 +118,8 @@ def test_seeds_give_the_yardstick_where_there_are_several(tables):
     assert result["val_loss_se_training"] > 0
 
 
-def run(study, folder, out):
+def run(folder, out):
+    study = str(STUDIES / "tiny.yaml")
     command = [
         sys.executable,
         "-m",
@@ -143,10 +135,9 @@ def run(study, folder, out):
 
 
 def test_the_command_writes_every_table_and_the_same_bytes_again(lab, tmp_path):
-    study = small_study(tmp_path, "smoke")
-    lab(study, noise=0.005).write()
+    lab("tiny", noise=0.005).write()
     for out in ("first", "second"):
-        done = run(study, tmp_path, tmp_path / out)
+        done = run(tmp_path, tmp_path / out)
         assert done.returncode == 0, done.stderr
         assert "2 token horizons" in done.stdout
     for name in TABLES:
@@ -167,10 +158,9 @@ def test_the_command_writes_every_table_and_the_same_bytes_again(lab, tmp_path):
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(lab, tmp_path, damage, message):
-    study = small_study(tmp_path, "smoke")
-    lab(study).write()
+    lab("tiny").write()
     damage(tmp_path)
-    done = run(study, tmp_path, tmp_path / "laws")
+    done = run(tmp_path, tmp_path / "laws")
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
@@ -178,9 +168,8 @@ def test_bad_input_is_one_sentence_and_exit_code_2(lab, tmp_path, damage, messag
 
 
 def test_an_endpoint_table_of_another_run_is_refused(lab, tmp_path):
-    study = small_study(tmp_path, "smoke")
-    lab(study).write()
+    lab("tiny").write()
     rows = read_rows(tmp_path / "evaluate" / "xs-s85-smelt" / "endpoints.parquet")
     write_table(tmp_path / "evaluate" / "xs-s85-baseline", "endpoints", rows)
     with pytest.raises(SmeltError, match="holds run 'xs-s85-smelt'.*'xs-s85-baseline'"):
-        load_results(load_study(study), tmp_path)
+        load_results(load_study(str(STUDIES / "tiny.yaml")), tmp_path)

@@ -1,5 +1,7 @@
 """The ledger on tables whose verdict is known: for, against, too wide, absent, doubted."""
 
+from pathlib import Path
+
 import pytest
 
 from smelt.errors import SmeltError
@@ -8,6 +10,7 @@ from smelt.results.parquet import read_rows, write_table
 from smelt.results.schemas import TABLES
 from smelt.study import load_study, run_points
 
+STUDY = str(Path(__file__).parents[1] / "laws" / "studies" / "tiny.yaml")
 SCALES, LEVELS = ("xs", "s"), (85, 95)
 RATIOS = ("update_ratio", "attention_ratio", "moe_ratio", "norm_ratio")
 # The sign that supports the claim, by diagnostic.
@@ -42,10 +45,10 @@ def row_of(table, **values):
 
 
 class World:
-    """Stage tables of the study `smoke` in which every claim's components have one value and one spread."""
+    """Stage tables of a small study in which every claim's components have one value and one spread."""
 
     def __init__(self, folder, value=0.3, spread=0.1, note=""):
-        self.folder, self.study = folder, load_study("smoke")
+        self.folder, self.study = folder, load_study(STUDY)
         self.value, self.spread, self.note = value, spread, note
         self.contrasts = {name: floor for names in CONTRASTS.values() for name, floor in names.items()}
         self.tpp = {"tpp_ratio:85": (1.0, 0.01), "tpp_ratio:95": (0.98, 0.01)}
@@ -320,8 +323,8 @@ def test_power_inside_the_window_is_the_chance_to_find_the_predicted_gap(tmp_pat
 
 def test_the_command_writes_the_declared_table_and_refuses_damage(tmp_path):
     World(tmp_path).write()
-    path = write_claims(load_study("smoke"), tmp_path, tmp_path / "claims")
+    path = write_claims(load_study(STUDY), tmp_path, tmp_path / "claims")
     assert len(read_rows(path)) == 22
     (tmp_path / "laws" / "law_contrasts.parquet").write_bytes(b"broken")
     with pytest.raises(SmeltError, match="law_contrasts.parquet is damaged"):
-        write_claims(load_study("smoke"), tmp_path, tmp_path / "claims")
+        write_claims(load_study(STUDY), tmp_path, tmp_path / "claims")
