@@ -158,17 +158,17 @@ def test_held_out_tasks_come_from_held_out_documents(corpus):
     assert {tuple(item["choices"]) for item in kinds} == {("code", "finance", "knowledge", "science", "web")}
 
 
-FACTBOOK = """Government
+FACTBOOK = """{name}: Government
 
-conventional short form: {name}
+Country name, conventional short form: {name}
 
-conventional long form: Republic of {name}
+Country name, conventional long form: Republic of {name}; also known as The {name}
 
-Government type: {kind} republic
+Country name, local short form: {name}
 
-name: {capital}
+Capital, name: {capital}
 
-geographic coordinates: 1 00 N, 1 00 W"""
+Elevation, highest point: Mount {capital} 1,234 m"""
 
 
 def test_country_facts_are_read_from_the_factbook():
@@ -177,18 +177,17 @@ def test_country_facts_are_read_from_the_factbook():
     class Book:
         def of_sources(self, prefix):
             assert prefix == "factbook"
-            for i, name in enumerate(names):
-                yield FACTBOOK.format(name=name, kind=f"kind{i}", capital=f"{name} City")
-            yield "Geography\n\nArea: 5"
+            for name in names:
+                yield FACTBOOK.format(name=name, capital=f"{name} City")
+            yield "Aland: Geography\n\nMap references: Europe"
 
     book, rng = Book(), random.Random(0)
-    facts = {
-        (item["context"], item["continuation"])
-        for item in (knowledge.country_fact(rng, book) for _ in range(99))
-    }
+    drawn = (knowledge.country_fact(rng, book) for _ in range(99))
+    facts = {(item["context"], item["continuation"]) for item in drawn}
     assert ("The capital of Boria is", "Boria City") in facts
     assert ("The full name of Cadia is", "Republic of Cadia") in facts
-    assert ("The government of Aland is a", "kind0 republic") in facts
+    assert ("The highest point of Aland is", "Mount Aland City") in facts
+    # the local name is the name itself, and one map reference makes no choice of four
     assert len(facts) == 15
     for _ in range(50):
         item = knowledge.country_choice(rng, book)

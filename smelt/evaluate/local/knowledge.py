@@ -42,28 +42,35 @@ def series(rng: random.Random) -> Item:
     }
 
 
-# Fields of a government section of the factbook, and how we ask for them.
-_FACTS = (
-    ("The capital of {country} is", re.compile(r"^Government type:.*?^name: ([^\n;(,]{2,30})", re.M | re.S)),
-    ("The full name of {country} is", re.compile(r"^conventional long form: ([^\n;(]{4,50})", re.M)),
-    ("The government of {country} is a", re.compile(r"^Government type: ([^\n;(,]{4,50})", re.M)),
-    ("The local name of {country} is", re.compile(r"^local short form: ([^\n;(,/]{2,30})", re.M)),
-)
-_COUNTRY = re.compile(r"^conventional short form: ([^\n;(]{3,30})", re.M)
+# How we ask for a field of the factbook.
+_QUESTIONS = {
+    "Capital, name": "The capital of {country} is",
+    "Country name, conventional long form": "The full name of {country} is",
+    "Country name, local short form": "The local name of {country} is",
+    "Elevation, highest point": "The highest point of {country} is",
+    "Internet country code": "Internet addresses of {country} end in",
+    "Map references": "On the map {country} belongs to",
+    "National color(s)": "The national colors of {country} are",
+}
+# The part of a value before numbers, remarks and further values.
+_VALUE = r"^{field}: ([^\n;(\[\d]{{2,50}})"
+_TITLE = re.compile(r"([A-Z][^:\n]{2,30}): [A-Z]")
 
 
 @functools.lru_cache(maxsize=1)
 def _facts(texts: Texts) -> dict[str, dict[str, str]]:
-    """Return for each question form the answer by country, from factbook documents of every split."""
-    answers: dict[str, dict[str, str]] = {question: {} for question, _ in _FACTS}
+    """Return for each question form the answer by country, from the factbook that models are trained on."""
+    patterns = {f: re.compile(_VALUE.format(field=re.escape(f)), re.M) for f in _QUESTIONS}
+    answers: dict[str, dict[str, str]] = {question: {} for question in _QUESTIONS.values()}
     for text in texts.of_sources("factbook"):
-        if not (country := _COUNTRY.search(text)):
+        if not (title := _TITLE.match(text)):
             continue
-        name = country.group(1).strip()
-        for question, pattern in _FACTS:
+        country = title.group(1)
+        for field, pattern in patterns.items():
             found = pattern.search(text)
-            if found and found.group(1).strip().lower() not in ("none", name.lower()):
-                answers[question][name] = found.group(1).strip()
+            value = found.group(1).strip(" ,") if found else ""
+            if value and value.lower() not in ("none", "na", country.lower()):
+                answers[_QUESTIONS[field]][country] = value
     return {question: known for question, known in answers.items() if len(set(known.values())) >= 4}
 
 

@@ -18,7 +18,7 @@ _PROSE = re.compile(r"[A-Za-z'’-]+[.,;:!?]?|\d[\d,.]*")
 
 
 class Texts:
-    """Draws from the documents of a corpus's validation split; `of_sources` reads every split."""
+    """Draws from the documents of a corpus's validation split; `of_sources` reads the training text."""
 
     def __init__(self, corpus: Corpus) -> None:
         table = corpus.documents
@@ -49,9 +49,10 @@ class Texts:
         return rng.sample(pool, count) if len(pool) >= count else None
 
     def of_sources(self, prefix: str) -> Iterator[str]:
-        """Yield the documents of all sources whose name starts with `prefix`, of every split."""
-        for index, source in enumerate(self._corpus.documents["source"]):
-            if source.startswith(prefix):
+        """Yield the training documents of all sources whose name starts with `prefix`."""
+        table = self._corpus.documents
+        for index, source in enumerate(table["source"]):
+            if source.startswith(prefix) and table["split"][index] != VALIDATION:
                 yield self._corpus.text(index)
 
     def text(self, document: int) -> str:
