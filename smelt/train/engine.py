@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning.pytorch.utilities.exceptions import SIGTERMException
 
 from smelt.budget.accounting import flops_per_token
 from smelt.errors import SmeltError
@@ -18,7 +17,7 @@ from smelt.study import RunSpec
 from smelt.train.data import UpdateData
 from smelt.train.hardware import Hardware
 from smelt.train.keeper import Keeper
-from smelt.train.lean import Callback, Trainer
+from smelt.train.lean import Callback, SIGTERMException, Trainer
 from smelt.train.log import Rate, write_log, write_throughput
 from smelt.train.module import TrainingModule
 from smelt.train.progress import MetricsLogger, ProgressBar, ProgressFile, display, make_logger

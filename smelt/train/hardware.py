@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from lightning.fabric.plugins.environments import LightningEnvironment
-from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
 
 from smelt.budget.plan import MACHINES, MICRO_TOKENS
 from smelt.errors import SmeltError
 from smelt.model import ModelConfig
 from smelt.study import RunSpec
+from smelt.train.lean import DDPStrategy, LightningEnvironment, ModelParallelStrategy
 
 PEAK_VARIABLE = "SMELT_PEAK_FLOPS"
 _PRECISIONS = {"bf16": "bf16-mixed", "fp32": "32-true"}

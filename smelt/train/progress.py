@@ -7,13 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch.callbacks import TQDMProgressBar
-from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
-
 from smelt.errors import SmeltError
 from smelt.files import write_json
 from smelt.study import RunSpec
-from smelt.train.lean import Callback, Trainer
+from smelt.train.lean import Callback, Logger, TensorBoardLogger, TQDMProgressBar, Trainer, WandbLogger
 from smelt.train.module import TrainingModule
 from smelt.train.schedule import Itinerary, Update
 

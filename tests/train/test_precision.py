@@ -50,7 +50,7 @@ def test_compiled_blocks_are_one_graph_for_each_scale_and_compute_the_same():
 
 
 def test_bf16_is_chosen_where_there_is_a_gpu(monkeypatch):
-    spec = tiny_spec()
+    spec = tiny_spec(precision="auto")
     assert plan(spec).precision == "fp32"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
