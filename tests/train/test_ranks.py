@@ -5,7 +5,9 @@ import pytest
 from smelt.model import ModelConfig
 from smelt.model.weights import read_weights
 from smelt.results.parquet import read_rows
-from tests.train.tiny import digest, run_ranks, tiny_spec
+from smelt.train.engine import train
+from smelt.train.hardware import plan
+from tests.train.tiny import RandomCorpus, digest, run_ranks, tiny_spec
 
 TOLERANCE = 1e-5
 
@@ -30,6 +32,15 @@ def test_losses_equal_those_of_one_process(sharded, trained, finished):
     assert largest_difference(trained[sharded], finished, "loss") < TOLERANCE
     assert largest_difference(trained[sharded], finished, "balance_loss") < TOLERANCE
     assert largest_difference(trained[sharded], finished, "grad_norm") < 1e-3
+
+
+@pytest.mark.parametrize("sharded", [False, True], ids=["ddp", "fsdp"])
+def test_gradients_of_pieces_are_exchanged_once_and_whole(sharded, tmp_path):
+    # Without the balance loss, which each piece has for itself.
+    spec = tiny_spec(balance_loss=0.0)
+    train(spec, RandomCorpus(), tmp_path / "one", plan(spec))
+    assert run_ranks(tmp_path / "two", sharded, micro_tokens=16, balance_loss=0.0) == [0, 0]
+    assert largest_difference(tmp_path / "two", tmp_path / "one", "loss") < TOLERANCE
 
 
 @pytest.mark.parametrize("sharded", [False, True], ids=["ddp", "fsdp"])

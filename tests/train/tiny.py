@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from smelt.budget import resolve_run
+from smelt.budget.plan import MICRO_TOKENS
 from smelt.study import load_study
 from smelt.train.engine import STOPPED, train
 from smelt.train.hardware import plan
@@ -85,13 +86,16 @@ def run_tiny(out, die_after=None, kind=signal.SIGKILL, where="update", interval=
     return process.exitcode
 
 
-def run_ranks(out, sharded, die_after=None, world=2):
+def run_ranks(out, sharded, die_after=None, world=2, micro_tokens=MICRO_TOKENS, **training):
     """Train the tiny run in `world` gloo processes; return their exit statuses."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     processes = [
-        PROCESSES.Process(target=_train_rank, args=(str(out), sharded, rank, world, port, die_after))
+        PROCESSES.Process(
+            target=_train_rank,
+            args=(str(out), sharded, rank, world, port, die_after, micro_tokens, training),
+        )
         for rank in range(world)
     ]
     for process in processes:
@@ -101,11 +105,13 @@ def run_ranks(out, sharded, die_after=None, world=2):
     return [process.exitcode for process in processes]
 
 
-def _train_rank(out, sharded, rank, world, port, die_after):
+def _train_rank(out, sharded, rank, world, port, die_after, micro_tokens, training):
     variables = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world}
     variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "test"}
     os.environ |= {name: str(value) for name, value in variables.items()}
-    _train(out, die_after, signal.SIGKILL, "update", 0.0, rank=rank, sharded=sharded)
+    spec = tiny_spec(**training)
+    hardware = plan(spec, micro_tokens=micro_tokens, sharded=sharded)
+    _train(out, die_after, signal.SIGKILL, "update", 0.0, rank, spec, hardware)
 
 
 def errors(out):
@@ -113,14 +119,15 @@ def errors(out):
     return Path(f"{out}.err").read_text()
 
 
-def _train(out, die_after, kind, where, interval, rank=0, sharded=False):
+def _train(out, die_after, kind, where, interval, rank=0, spec=None, hardware=None):
     os.environ[INTERVAL_VARIABLE] = str(interval)
     sys.stderr = open(f"{out}.err{rank or ''}", "w")  # noqa: SIM115
     if die_after is not None:
         die = {"update": _die_after_update, "commit": _die_in_commit, "start": _die_at_start}[where]
         die(die_after, kind)
-    spec = tiny_spec()
-    sys.exit(75 if train(spec, RandomCorpus(), Path(out), plan(spec, sharded=sharded)) == STOPPED else 0)
+    spec = spec or tiny_spec()
+    hardware = hardware or plan(spec)
+    sys.exit(75 if train(spec, RandomCorpus(), Path(out), hardware) == STOPPED else 0)
 
 
 def _die_after_update(number, kind):
