@@ -75,7 +75,8 @@ def save_figure(item: Item, drawing: Drawing, folder: Path, reason: str = "") ->
         return Shown(missing_html(item.id, item.label, item.title, reason))
     data = base64.b64encode(picture.getvalue()).decode()
     return Shown(
-        f'<figure id="{item.id}"><img src="data:image/png;base64,{data}" alt="{escape(item.alt)}">'
+        f'<figure id="{item.id}">{scroll_region(item)}'
+        f'<img src="data:image/png;base64,{data}" alt="{escape(item.alt)}"></div>'
         f"{caption_html(item.label, item.title, item.caption, drawing.note)}</figure>"
     )
 
@@ -89,6 +90,11 @@ def save_table(item: Item, view: TableView, folder: Path, reason: str = "") -> S
     return Shown(html)
 
 
+def scroll_region(item: Item) -> str:
+    """Return the opening tag of a box that scrolls sideways by itself, by keyboard too."""
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(item.label)}">'
+
+
 def table_html(item: Item, view: TableView, caption: str | None = None) -> str:
     """Return a table with its caption (by default the item's); every text is escaped."""
     head = "".join(f'<th scope="col"{_class(column)}>{escape(column.label)}</th>' for column in view.columns)
@@ -99,7 +105,7 @@ def table_html(item: Item, view: TableView, caption: str | None = None) -> str:
     words = item.caption if caption is None else caption
     return (
         f'<figure class="table" id="{item.id}">{caption_html(item.label, item.title, words, view.note)}'
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(item.label)}">'
+        f"{scroll_region(item)}"
         f'<table aria-label="{escape(item.title)}"><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div></figure>"
     )

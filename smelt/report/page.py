@@ -30,7 +30,8 @@ def notebook_page(notebook: nbformat.NotebookNode) -> str:
     # The full templates of nbconvert load scripts from the network; the basic one is only the cells.
     exporter = HTMLExporter(template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True)
     exporter.exclude_anchor_links = True
-    body, _ = exporter.from_notebook_node(notebook)
+    shown = [cell for cell in notebook.cells if "parameters" not in cell.metadata.get("tags", [])]
+    body, _ = exporter.from_notebook_node(nbformat.from_dict({**notebook, "cells": shown}))
     title = next(
         (
             line.lstrip("# ")

@@ -15,6 +15,7 @@ from smelt.report.data import Data, NotMeasured
 from smelt.report.facts import clock, datacard, facts
 from smelt.report.ledger import MARKS, VERDICTS, ledger
 from smelt.report.markup import caption_html, missing_html
+from smelt.report.output import scroll_region
 from smelt.report.page import TEMPLATES, render
 from smelt.report.tables.formats import interval_text, scientific
 from smelt.study import Study
@@ -112,9 +113,8 @@ def _figure(item: Item, section: Section, folder: Path) -> str:
         return missing_html(item.id, item.label, item.title, about["not_measured"])
     picture = base64.b64encode(_present(folder / f"{item.id}.svg", section).read_bytes()).decode()
     caption = caption_html(item.label, item.title, item.caption, about["note"])
-    region = f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(item.label)}">'
     return (
-        f'<figure id="{item.id}">{region}'
+        f'<figure id="{item.id}">{scroll_region(item)}'
         f'<img src="data:image/svg+xml;base64,{picture}" alt="{escape(item.alt)}"></div>{caption}'
         f"{_files(item.id, ('svg', 'png', 'csv'))}</figure>"
     )
