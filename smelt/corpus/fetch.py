@@ -95,6 +95,7 @@ def fetch(sources: SourceSet, cache: Path, lock: Path = LOCK) -> Path:
     packages = locked_packages(sources, lock)
     missing = [package for package in packages if not (cache / package.file).exists()]
     if missing:
+        print(f"fetching {len(missing)} of {len(packages)} archives", file=sys.stderr)
         _download(missing, cache)
     stamp = {"set": sources.name, "archives": {}}
     for package in packages:
