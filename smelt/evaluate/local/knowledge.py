@@ -53,7 +53,7 @@ _QUESTIONS = {
     "National color(s)": "The national colors of {country} are",
 }
 # The part of a value before numbers, remarks and further values.
-_VALUE = r"^{field}: ([^\n;(\[\d]{{2,50}})"
+_VALUE = r"^{field}: ([^\n;(\[\d]{{2,50}})(?=[\n;(\[\d]|\Z)"
 _TITLE = re.compile(r"([A-Z][^:\n]{2,30}): [A-Z]")
 
 

@@ -12,23 +12,32 @@ from smelt.errors import SmeltError
 from smelt.evaluate.local.words import choose
 
 VALIDATION = "validation"
+# How names of sources start that our own generators make.
+GENERATED = "gen-"
 # Passages start within this many characters of a document; texts are cut there.
 _CHARACTERS = 20_000
 _PROSE = re.compile(r"[A-Za-z'’-]+[.,;:!?]?|\d[\d,.]*")
 
 
 class Texts:
-    """Draws from the documents of a corpus's validation split; `of_sources` reads the training text."""
+    """Draws from the documents of a corpus's validation split; `of_sources` reads the training text.
+
+    Generated documents are left alone in categories that have others.
+    """
 
     def __init__(self, corpus: Corpus) -> None:
         table = corpus.documents
         self._corpus = corpus
         self._by_category: dict[str, list[int]] = {}
         self._by_source: dict[str, list[int]] = {}
-        for index in range(len(table["source"])):
-            if table["split"][index] == VALIDATION:
-                self._by_category.setdefault(table["category"][index], []).append(index)
-                self._by_source.setdefault(table["source"][index], []).append(index)
+        held = [index for index, split in enumerate(table["split"]) if split == VALIDATION]
+        written = {table["category"][i] for i in held if not table["source"][i].startswith(GENERATED)}
+        for index in held:
+            source, category = table["source"][index], table["category"][index]
+            if source.startswith(GENERATED) and category in written:
+                continue
+            self._by_category.setdefault(category, []).append(index)
+            self._by_source.setdefault(source, []).append(index)
         if not self._by_category:
             raise SmeltError("the corpus has no validation documents; the local tasks are made of them")
         self._text = functools.lru_cache(maxsize=4096)(lambda i: corpus.text(i)[:_CHARACTERS])
