@@ -7,6 +7,7 @@ can share them; memory is that of one block, however large the corpus.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from smelt.corpus.stream_parts import (
 )
 from smelt.corpus.tokenizer import save_tokenizer, train_tokenizer
 from smelt.errors import SmeltError
-from smelt.files import atomic_path, read_json, sha256_json
+from smelt.files import atomic_path, read_json, sha256_json, write_json
 from smelt.results.parquet import write_table
 from smelt.study import Study
 
@@ -77,10 +78,7 @@ def build_stream(
     revisions = read_revisions(sources, cache)
     items = Decontaminator(study_items(study))
     (out / MANIFEST).unlink(missing_ok=True)
-    if not (out / TOKENIZER).exists():
-        # Several machines may do this at once; they write equal files.
-        sample = _tokenizer_sample(sources, revisions)
-        save_tokenizer(train_tokenizer(sample, study.corpus.vocab), out / TOKENIZER)
+    _ensure_tokenizer(study, sources, revisions, out)
     tasks = _tasks(study, sources, revisions, out)
     mine = tasks[share[0] :: share[1]] if share else tasks
     with Pool(min(jobs, len(mine))) as pool:
@@ -169,6 +167,21 @@ def _write_documents(out: Path, blocks: list[dict[str, Any]]) -> None:
                     column = pa.array([number] * len(table), pa.int64())
                     writer.write_table(table.append_column("shard", column).cast(schema))
                     number += 1
+
+
+def _ensure_tokenizer(study: Study, sources: SourceSet, revisions: dict[str, str], out: Path) -> None:
+    """Train the tokenizer unless the one in `out` was trained on the same text for the same vocabulary.
+
+    Several machines may do this at once: they write equal files.
+    """
+    path = out / PARTS / "tokenizer.json"
+    key = sha256_json({"set": asdict(sources), "revisions": revisions, "vocab": study.corpus.vocab})
+    if (out / TOKENIZER).exists() and path.exists() and read_json(path)["key"] == key:
+        return
+    save_tokenizer(
+        train_tokenizer(_tokenizer_sample(sources, revisions), study.corpus.vocab), out / TOKENIZER
+    )
+    write_json(path, {"key": key})
 
 
 def _tokenizer_sample(sources: SourceSet, revisions: dict[str, str]) -> Iterator[str]:

@@ -133,6 +133,13 @@ def test_an_interrupted_stream_goes_on_and_ends_with_the_same_bytes(
         assert (tmp_path / "shards" / path.name).read_bytes() == path.read_bytes()
 
 
+def test_another_vocabulary_starts_again(corpus, study, public, cache, tmp_path):
+    other = dataclasses.replace(study, corpus=dataclasses.replace(study.corpus, vocab=300))
+    build_stream(other, public, cache, tmp_path, 1, share=(0, 4), block=BLOCK)
+    again = build_stream(study, public, cache, tmp_path, 1, block=BLOCK)
+    assert again.sha256 == corpus.sha256
+
+
 def test_shares_of_several_machines_make_the_same_corpus(corpus, study, public, cache, tmp_path):
     for index in range(3):
         assert build_stream(study, public, cache, tmp_path, 1, share=(index, 3), block=BLOCK) is None
