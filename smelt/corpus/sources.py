@@ -46,7 +46,6 @@ class Source:
     cap_mb: float = 4.0
     min_bytes: int = 200
     max_bytes: int = 400_000
-    note: str = ""
     dataset: str = ""
     subset: str | None = None
     split: str = "train"
