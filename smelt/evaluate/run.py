@@ -98,10 +98,15 @@ def _item_columns(run: str, horizon: int, chunk: list[Case]) -> dict[str, np.nda
         for case in chunk
         for option, sequence in enumerate(case.sequences)
     ]
-    names = ("task", "shots", "seed", "item", "option", "part", "gold", "bytes", "truncated")
-    columns = {name: np.array(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
+    # Texts as objects: arrays of fixed-width text would hold every name in full in every row.
+    kinds = {"task": object, "shots": np.int64, "seed": np.int64, "item": np.int64, "option": np.int64}
+    kinds |= {"part": object, "gold": bool, "bytes": np.int64, "truncated": bool}
+    columns = {
+        name: np.array(values, kind)
+        for (name, kind), values in zip(kinds.items(), zip(*rows, strict=True), strict=True)
+    }
     size = len(rows)
-    return {"run": np.full(size, run), "horizon": np.full(size, horizon), **columns}
+    return {"run": np.full(size, run, object), "horizon": np.full(size, horizon), **columns}
 
 
 def check_run(folder: Path, study: Study, corpus: Corpus, suite: Suite) -> tuple[RunSpec, dict[str, Any]]:

@@ -56,7 +56,7 @@ def _settings(items: Columns) -> Iterator[tuple[dict[str, Any], dict[str, np.nda
     starts = np.flatnonzero(changed)
     for start, stop in zip(starts, [*starts[1:], size], strict=True):
         block = {name: values[start:stop] for name, values in columns.items()}
-        yield {name: block[name][0].item() for name in _SETTING}, block
+        yield {name: block[name][:1].tolist()[0] for name in _SETTING}, block
 
 
 def _right(block: Mapping[str, np.ndarray], task: Task) -> tuple[np.ndarray, np.ndarray]:
