@@ -1,6 +1,8 @@
 # One database, one executed notebook per section, one site.
 from pathlib import Path
 
+from smelt.report.contents import FIGURES, SECTIONS
+
 NOTEBOOKS = sorted(
     path.stem for path in Path(workflow.basedir, "notebooks").glob("*.ipynb")
 )
@@ -67,8 +69,20 @@ rule site:
     input:
         database=rules.database.output,
         pages=expand(f"{RESULTS}/notebooks/{{notebook}}.html", notebook=NOTEBOOKS),
+        templates=sorted(Path(workflow.basedir, "smelt/report/templates").iterdir()),
     output:
         f"{RESULTS}/report/index.html",
+        # The same pictures for `snakemake --report report.zip`.
+        figures=[
+            report(
+                f"{RESULTS}/report/files/{name}.png",
+                caption=f"../report/{name}.rst",
+                category=section.title,
+                labels={"figure": FIGURES[name].label, "shows": FIGURES[name].title},
+            )
+            for section in SECTIONS
+            for name in section.figures
+        ],
     log:
         f"{RESULTS}/logs/site.log",
     conda:
@@ -98,6 +112,6 @@ rule report:
     input:
         expand(f"{RESULTS}/notebooks/{{notebook}}.ipynb", notebook=NOTEBOOKS),
         rules.site.input.pages,
-        rules.site.output,
+        rules.site.output[0],
     message:
         f"Report complete: {RESULTS}/report/index.html"
