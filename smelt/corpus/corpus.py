@@ -41,6 +41,10 @@ class Corpus:
         }
         self._samplers: dict[tuple[str, int], RowSampler] = {}
 
+    def __reduce__(self) -> tuple:
+        # A copy in another process opens the files itself; a pickled memory map would carry the whole corpus.
+        return Corpus.open, (self.folder,)
+
     @classmethod
     def open(cls, folder: Path | str) -> Corpus:
         """Open the corpus in `folder`.

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import shutil
 
 import numpy as np
@@ -94,6 +95,15 @@ def test_batch_is_a_pure_function_and_seeds_phases_epochs_differ(corpus):
     assert not (draw("trunk", 0, 7) == draw("trunk", 0, 8)).all()
     steps = corpus.rows("trunk", 32) // 4
     assert not (draw("trunk", 0, 0) == draw("trunk", 0, steps + 1)).all()
+
+
+def test_a_copy_for_another_process_is_small_and_equal(corpus):
+    assert corpus.batch("trunk", 0, 0, 4, 32) and corpus.text(0) and len(corpus.documents)
+    data = pickle.dumps(corpus)  # as a data loader's worker gets it
+    assert len(data) < 500
+    copy = pickle.loads(data)
+    assert (copy.batch("trunk", 0, 0, 4, 32).inputs_bt == corpus.batch("trunk", 0, 0, 4, 32).inputs_bt).all()
+    assert copy.tokenizer.encode("<|bos|>").ids == corpus.tokenizer.encode("<|bos|>").ids != [corpus.bos]
 
 
 def test_ranks_cut_the_batch_without_changing_it(corpus):
