@@ -1,16 +1,16 @@
 """Full training steps of this model beside HF transformers' Qwen3-MoE, on a processor.
 
 All models live in one process and take turns, step by step, on the same tokens, so that other load on the
-machine meets all of them alike; what counts is the ratio within a round. HF gets no balance loss, ours does.
-Peak memory is taken in a process of its own for each model.
+machine meets all of them alike; what counts is the ratio within a round. All train on cross entropy and a
+balance loss; the fastest of HF's expert implementations is the reference, and is timed without its balance
+loss too. Peak memory is taken in a process of its own for each model.
 
-    python bench/train_step.py [--sizes a64 b64 b336] [--threads 1 2] [--rounds 9] [--json FILE]
+    python -m bench.train_step [--sizes a64 b64 b336] [--threads 1 2] [--rounds 9] [--json FILE]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import resource
 import statistics
 import subprocess
@@ -22,17 +22,20 @@ from pathlib import Path
 
 import torch
 
+from smelt.files import ROOT, write_json
 from smelt.model import LoopedLM, ModelConfig
 from smelt.model.export import hf_config
 from smelt.study import Geometry
 
+OUT = ROOT / "results" / "bench" / "train_step.json"
 BATCH, CONTEXT, VOCAB = 16, 256, 1024
 SIZES = {
     "a64": Geometry(64, 6, 2, 1, 32, 64, 8, 24),
     "b64": Geometry(128, 8, 4, 2, 32, 64, 8, 48),
     "b336": Geometry(128, 8, 4, 2, 32, 336, 8, 48),
 }
-ARMS = ("smelt", "hf grouped_mm", "hf batched_mm", "hf eager")
+NO_BALANCE = "hf grouped_mm, no balance loss"
+ARMS = ("smelt", "hf grouped_mm", "hf batched_mm", "hf eager", NO_BALANCE)
 # Its padded products of 336 experts take minutes a step.
 SKIP = {("b336", "hf batched_mm")}
 
@@ -70,18 +73,19 @@ def make_arm(name: str, geometry: Geometry) -> Arm:
         return Arm(name, model, forward)
     from transformers import AutoModelForCausalLM, Qwen3MoeConfig
 
-    experts = name.removeprefix("hf ")
+    experts = name.removeprefix("hf ").split(",")[0]
     other = AutoModelForCausalLM.from_config(
         Qwen3MoeConfig(**hf_config(config, CONTEXT)),
         attn_implementation="sdpa",
         experts_implementation=experts,
     )
-    return Arm(name, other, lambda tokens: _hf_loss(other, tokens))
+    return Arm(name, other, lambda tokens: _hf_loss(other, tokens, name != NO_BALANCE))
 
 
-def _hf_loss(model: torch.nn.Module, tokens_bt: torch.Tensor) -> torch.Tensor:
+def _hf_loss(model: torch.nn.Module, tokens_bt: torch.Tensor, balance: bool) -> torch.Tensor:
     labels_bt = tokens_bt[:, 1:].contiguous()
-    return model(input_ids=tokens_bt[:, :-1], labels=labels_bt, shift_labels=labels_bt).loss
+    inputs = {"input_ids": tokens_bt[:, :-1], "labels": labels_bt, "shift_labels": labels_bt}
+    return model(**inputs, output_router_logits=balance).loss
 
 
 def batches(count: int) -> list[torch.Tensor]:
@@ -130,14 +134,15 @@ def saved_bytes(arm: Arm, tokens_bt: torch.Tensor) -> float:
 
 def peak_memory(name: str, size: str) -> int:
     """Return the peak resident bytes of three steps in a process of their own."""
-    command = [sys.executable, __file__, "--peak", name, "--sizes", size]
-    return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1])
+    command = [sys.executable, "-m", "bench.train_step", "--peak", name, "--sizes", size]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    return int(answer.stdout.split()[-1])
 
 
 def summary(found: dict[str, dict]) -> dict:
     """Return medians in tokens/s and the ratios to the fastest HF variant, round by round."""
     median = {name: statistics.median(row["seconds"]) for name, row in found.items()}
-    best = min((name for name in found if name != "smelt"), key=median.get)
+    best = min((name for name in found if name not in ("smelt", NO_BALANCE)), key=median.get)
     rows = {}
     for name, row in found.items():
         ratios = sorted(
@@ -163,7 +168,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--json", type=Path, help="write the numbers to this file")
+    parser.add_argument("--json", type=Path, default=OUT, help=f"file of the numbers (default: {OUT})")
     parser.add_argument("--peak", choices=ARMS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peak:
@@ -183,15 +188,14 @@ def main() -> None:
             for name, row in found["models"].items():
                 row["peak_bytes"] = peaks[name]
             _print(size, threads, found)
-    if args.json:
-        args.json.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    write_json(args.json, results)
 
 
 def _print(size: str, threads: int, found: dict) -> None:
     print(f"{size}, threads: {threads}; ratios to {found['best_hf']}, quartiles in brackets")
     for name, row in found["models"].items():
         print(
-            f"  {name:14s} {row['tokens_per_s']:8.0f} tokens/s  {row['ratio']:.2f} "
+            f"  {name:30s} {row['tokens_per_s']:8.0f} tokens/s  {row['ratio']:.2f} "
             f"[{row['ratio_low']:.2f}, {row['ratio_high']:.2f}]  kept {row['saved_bytes_per_token']:8.0f} "
             f"B/token  peak {row['peak_bytes'] / 2**20:6.0f} MiB",
             flush=True,

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.utils.flop_counter import register_flop_formula
 
 from smelt.errors import SmeltError
 from smelt.model.swiglu import swiglu, swiglu_backward
@@ -223,3 +224,13 @@ def _backward(ctx, grad_nd, *_):
 
 
 _experts.register_autograd(_backward, setup_context=_setup_context)
+
+
+@register_flop_formula(torch.ops.smelt.experts)
+def _flops(x_nd, w13_efd, w2_edi, weights_nk, ids_nk, *_, **__) -> int:
+    return 2 * ids_nk[0] * ids_nk[1] * x_nd[1] * (w13_efd[1] + w2_edi[2])
+
+
+@register_flop_formula(torch.ops.smelt.experts_backward)
+def _backward_flops(grad_nd, x_nd, w13_efd, w2_edi, weights_nk, *_, **__) -> int:
+    return 4 * weights_nk[0] * weights_nk[1] * x_nd[1] * (w13_efd[1] + w2_edi[2])

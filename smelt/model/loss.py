@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor, distributed
 from torch.nn import functional as F
+from torch.utils.flop_counter import register_flop_formula
 
 from smelt.model.context import RouterRecord
 from smelt.study import Geometry
@@ -108,3 +109,9 @@ def auxiliary_losses(records: list[RouterRecord], geometry: Geometry) -> tuple[T
     fraction_xe = counts_xe / counts_xe.sum(1, keepdim=True)
     balance = geometry.experts * (fraction_xe * mean_xe).sum(1).mean()
     return balance, torch.stack([record.z for record in records]).mean(), counts_xe
+
+
+@register_flop_formula(torch.ops.smelt.cross_entropy)
+def _flops(x_nd, weight_vd, targets_n, *_, **__) -> int:
+    # The forward product and both of the gradient, which is taken at once.
+    return 6 * x_nd[0] * weight_vd[0] * weight_vd[1]
