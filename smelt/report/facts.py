@@ -71,40 +71,42 @@ def datacard(data: Data) -> str:
 
 
 def clock(data: Data) -> dict[str, Any]:
-    """Return a sentence on the training cost and the table behind it, one row a group of runs."""
+    """Return a sentence on the training cost and the table behind it: plan and measured time by scale."""
     frame = data.frame(
         """
-        SELECT r.grouping, r.scale, count(DISTINCT r.run) AS runs, sum(t.seconds) AS seconds,
+        WITH speed AS (
+          SELECT run, sum(seconds) AS seconds, avg(tokens_per_s) AS tokens_per_s, any_value(device) AS device
+          FROM throughput GROUP BY run)
+        SELECT r.grouping, r.scale, count(*) AS runs, count(s.run) AS trained,
           any_value(r.tokens_planned) AS tokens,
-          sum(r.flops_per_token * r.tokens_planned) / count(DISTINCT t.phase) AS flops,
-          avg(t.tokens_per_s) AS tokens_per_s, any_value(t.device) AS device
-        FROM throughput t JOIN runs r USING (run) GROUP BY r.grouping, r.scale
+          sum(r.flops_per_token * r.tokens_planned) AS flops,
+          avg(s.tokens_per_s) AS tokens_per_s,
+          sum(s.seconds) AS seconds, any_value(s.device) AS device
+        FROM runs r LEFT JOIN speed s USING (run) GROUP BY r.grouping, r.scale
         ORDER BY r.grouping <> 'grid', r.grouping, r.scale
         """
     )
-    if frame.empty:
-        return {"sentence": "No run has been trained yet.", "table": ""}
     frame = data.ordered(frame)
-    seconds, flops = frame["seconds"].sum(), frame["flops"].sum()
+    trained, seconds = int(frame["trained"].sum()), float(frame["seconds"].sum())
     sentence = (
-        f"Training took {_hours(seconds)} of processor time of one job and {flops:.2e} planned FLOPs in all."
+        f"The plan is {frame['runs'].sum()} runs with {frame['flops'].sum():.2e} training FLOPs in all."
     )
+    if trained:
+        sentence += f" {trained} of them are trained, which took {_hours(seconds)} in one job after another."
     columns = (
         Column("scale", "Scale", text, numeric=False),
         Column("grouping", "Runs of", text, numeric=False),
         Column("runs", "Runs", integer),
+        Column("trained", "Trained", integer),
         Column("tokens", "Tokens a run", short),
         Column("flops", "FLOPs", scientific),
         Column("tokens_per_s", "Tokens/s", short),
         Column("seconds", "Time (s)", fixed(0)),
         Column("device", "Device", text, numeric=False),
     )
-    item = Item("clock-table", "W", "Training by scale", "", ours=True)
-    view = TableView(columns, frame)
-    return {
-        "sentence": sentence,
-        "table": table_html(item, view, caption="Summed over trunk and decay branches."),
-    }
+    item = Item("clock-table", "W", "Plan and training time by scale", "", ours=True)
+    caption = "Tokens and time are summed over trunk and decay branches."
+    return {"sentence": sentence, "table": table_html(item, TableView(columns, frame), caption=caption)}
 
 
 def _hours(seconds: float) -> str:

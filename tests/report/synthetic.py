@@ -34,9 +34,15 @@ class Synthetic(MechanismRows, LawRows):
     """All stage files of `study` under `folder`; `skip` names tables that are left out."""
 
     def __init__(
-        self, study: Study, folder: Path, seeds: int = 1, sources: int = 10, skip: tuple[str, ...] = ()
+        self,
+        study: Study,
+        folder: Path,
+        seeds: int = 1,
+        sources: int = 10,
+        skip: tuple[str, ...] = (),
+        log_points: int = 120,
     ) -> None:
-        self.study, self.folder, self.skip = study, Path(folder), skip
+        self.study, self.folder, self.skip, self.log_points = study, Path(folder), skip, log_points
         self.random = np.random.default_rng(0)
         self.points = run_points(study, seeds)
         self.grid = [point for point in self.points.values() if point.group == "grid"]
@@ -201,7 +207,7 @@ class Synthetic(MechanismRows, LawRows):
         write_json(self.folder / folder / "manifest.json", {"run": run["run"], "spec_hash": run["spec_hash"]})
         per_step = training.batch * self.study.corpus.context
         rows = []
-        phases = [("trunk", 0, np.geomspace(1, training.horizons[-1], 120))]
+        phases = [("trunk", 0, np.geomspace(1, training.horizons[-1], self.log_points))]
         phases += [
             ("decay", horizon, np.linspace(horizon + 1, horizon + training.decay_steps, 8))
             for horizon in training.horizons

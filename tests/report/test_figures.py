@@ -137,3 +137,13 @@ def test_another_studys_database_is_refused(study, tmp_path):
 def test_an_unknown_figure_is_refused(data, tmp_path):
     with pytest.raises(SmeltError, match="no 'fig99'; it has fig01a"):
         Report(data, tmp_path).figure("fig99")
+
+
+def test_a_long_training_log_is_drawn_in_few_points(study, tmp_path):
+    folder = Synthetic(study, tmp_path, sources=2, log_points=4000).write()
+    build_database(study, folder, folder / "results.duckdb")
+    long = Data(study, folder / "results.duckdb")
+    drawing = training.scale_0(long)
+    drawn = {len(line.get_xdata()) for axis in drawing.figure.axes for line in axis.lines}
+    plt.close(drawing.figure)
+    assert max(drawn) < 200 and len(drawing.frame) < 1000

@@ -33,6 +33,12 @@ _METRICS = {
     "core": ("Core", "Core (centred accuracy, %)", 100.0),
     "mmlu": ("MMLU", "MMLU accuracy (%)", 100.0),
 }
+# Claims C8 to C10.
+_PAPER_WINS = {
+    "completion": "the paper: 96 of 96",
+    "core": "the paper: 83 of 96",
+    "mmlu": "the paper: 29 of 30 where the Baseline is 10 points above chance",
+}
 
 
 def completion(data: Data) -> Drawing:
@@ -84,16 +90,17 @@ def _by_sparsity(data: Data, metric: str, line: float | None = None) -> Drawing:
     if line is not None:
         handles.append(Line2D([], [], color=GREY, linestyle=":", label="chance"))
     legend_above(figure, handles)
-    return Drawing(figure, frame, _wins(frame, lower_is_better=metric == "completion"))
+    return Drawing(figure, frame, _wins(frame, metric))
 
 
-def _wins(frame: pd.DataFrame, lower_is_better: bool) -> str:
+def _wins(frame: pd.DataFrame, metric: str) -> str:
     table = frame.pivot_table(index=["cell", "seed", "horizon"], columns="arch", values="value")
     if not set(PAIR) <= set(table):
         return _suite_note(frame)
     table = table.dropna(subset=list(PAIR))
-    gap = (table["smelt"] - table["baseline"]) * (-1 if lower_is_better else 1)
-    return f"SMELT is better in {int((gap > 0).sum())} of {len(gap)} pairs. {_suite_note(frame)}"
+    gap = (table["smelt"] - table["baseline"]) * (-1 if metric == "completion" else 1)
+    wins = f"SMELT is better in {int((gap > 0).sum())} of {len(gap)} pairs ({_PAPER_WINS[metric]})."
+    return f"{wins} {_suite_note(frame)}"
 
 
 def _suite_note(frame: pd.DataFrame) -> str:

@@ -56,7 +56,11 @@ def flow(data: Data) -> Drawing:
         for axis, (component, value) in zip(grid[:, column], kinds, strict=True):
             part = frame[(frame["scale"] == scale) & (frame["component"] == component)]
             for visit, line in part.groupby("visit"):
-                axis.plot(line["layer"], line[value], **visit_style(visit))
+                style = visit_style(visit)
+                axis.plot(line["layer"], line[value], **style)
+                if value == "rms":
+                    ends = (line["low"].astype(float), line["high"].astype(float))
+                    axis.fill_between(line["layer"], *ends, color=style["color"], alpha=0.15, linewidth=0)
             axis.set_ylim(0, 1.08 * part[value].max())
             axis.xaxis.set_major_locator(plt.MaxNLocator(integer=True, nbins=5))
         grid[0, column].set_title(str(scale))
@@ -153,15 +157,15 @@ def visit_cosine(data: Data) -> Drawing:
     for axis, scale in zip(grid[0], scales, strict=True):
         for stage in _STAGES:
             line = frame[(frame["scale"] == scale) & (frame["stage"] == stage)]
-            axis.plot(
-                line["layer"], line["cosine"], color=colours[stage], marker=markers[stage], markersize=4
-            )
+            style = {"color": colours[stage], "marker": markers[stage], "markersize": 4}
+            axis.plot(line["layer"], line["cosine"], **style)
+            ends = (line["low"].astype(float), line["high"].astype(float))
+            axis.fill_between(line["layer"], *ends, color=colours[stage], alpha=0.15, linewidth=0)
         axis.set_title(str(scale))
         axis.set_xlabel("Layer")
         axis.xaxis.set_major_locator(plt.MaxNLocator(integer=True, nbins=5))
     grid[0, 0].set_ylabel("Cosine, visit 1 and 2")
-    low = min(0.0, float(frame["cosine"].min()))
-    grid[0, 0].set_ylim(low, 1.03)
+    grid[0, 0].set_ylim(np.floor(10 * frame["cosine"].min() - 0.5) / 10, 1.03)
     handles = [Line2D([], [], color=colours[s], marker=markers[s], markersize=4, label=s) for s in _STAGES]
     figure.legend(handles=handles, loc="outside upper center", ncols=6)
     return Drawing(figure, frame, f"S = {sparsity}%. {_PAPER_STAGES}")

@@ -57,6 +57,7 @@ def shared_experts(data: Data) -> Drawing:
     for axis, sparsity in zip(axes, sparsities, strict=True):
         part = frame[frame["sparsity"] == sparsity]
         axis.bar(part["shared"], part["fraction"], width=0.8, color=LOOKS["smelt"].colour, alpha=0.85)
+        axis.vlines(part["shared"], part["low"], part["high"], color=INK, linewidth=1)
         axis.plot(part["shared"], part["chance"], color=AMBER, marker=".", markersize=4, linewidth=1)
         axis.axvline(part["chance_mean"].iloc[0], color=INK, linestyle="--", linewidth=1)
         mean = float((part["shared"] * part["fraction"]).sum())
@@ -65,11 +66,12 @@ def shared_experts(data: Data) -> Drawing:
     outer_labels(axes, "Experts shared", "Fraction of tokens")
     handles = [
         Patch(color=LOOKS["smelt"].colour, alpha=0.85, label="measured"),
+        Line2D([], [], color=INK, label="range over layers and scales"),
         Line2D([], [], color=AMBER, marker=".", label="two random routers"),
         Line2D([], [], color=INK, linestyle="--", label="mean by chance, k²/E"),
     ]
     legend_above(figure, handles)
-    return Drawing(figure, frame)
+    return Drawing(figure, frame, "The paper: nearly 8 shared at S = 0, 2 to 3 at 97%.")
 
 
 def diagnostics(data: Data) -> Drawing:
