@@ -4,6 +4,7 @@ import sys
 
 sys.path.insert(0, workflow.basedir)
 
+from smelt import warm
 from smelt.budget import resolve_run
 from smelt.devices import visible
 from smelt.errors import SmeltError
@@ -52,4 +53,6 @@ def of_runs(pattern, runs):
 
 onstart:
     StudyLock(RESULTS).acquire()
+    if workflow.local_exec and not GPUS:
+        warm.start()
     ProgressLine(STUDY, list(POINTS.values()), RESULTS).start()

@@ -56,7 +56,7 @@ rule evaluate_run:
     message:
         "Evaluating {wildcards.run}"
     shell:
-        "python -m smelt.evaluate run --study {params.study:q} --run {params.run:q} "
+        "python -m smelt.warm smelt.evaluate run --study {params.study:q} --run {params.run:q} "
         "--corpus {params.corpus:q} --tasks {params.tasks:q} "
         "--out {params.out:q} > {log:q} 2>&1"
 

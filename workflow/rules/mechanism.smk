@@ -44,7 +44,7 @@ rule mechanism_run:
     message:
         "Looking inside {wildcards.run}"
     shell:
-        "python -m smelt.mechanism --study {params.study:q} --run {params.run:q} "
+        "python -m smelt.warm smelt.mechanism --study {params.study:q} --run {params.run:q} "
         "--corpus {params.corpus:q} --out {params.out:q} > {log:q} 2>&1"
 
 

@@ -25,7 +25,7 @@ rule train_run:
     message:
         "Training {wildcards.run}"
     shell:
-        "python -m smelt.train --study {params.study:q} --run {wildcards.run} --spec {params.spec} "
+        "python -m smelt.warm smelt.train --study {params.study:q} --run {wildcards.run} --spec {params.spec} "
         "--corpus {params.corpus:q} --out {params.out:q} > {log:q} 2>&1"
 
 
