@@ -11,6 +11,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,7 +31,9 @@ def visible() -> tuple[str, ...]:
         if variable in os.environ:
             parts = (part.strip() for part in os.environ[variable].split(","))
             return tuple(part for part in parts if part not in ("", "-1"))
-    return tuple(_query("index"))
+    # A container may lack the driver's tool and still have the devices.
+    files = (path.name.removeprefix("nvidia") for path in Path("/dev").glob("nvidia[0-9]*"))
+    return tuple(_query("index") or sorted(files, key=int))
 
 
 def memory() -> int | None:
@@ -91,6 +94,7 @@ def _folder() -> Path:
 
 def _wait(devices: tuple[str, ...], count: int, held: contextlib.ExitStack) -> tuple[str, ...]:
     folder = _folder()
+    said = False
     while True:
         # All or nothing, one job at a time: two jobs that hold one device each and wait for a second
         # would wait for ever.
@@ -104,6 +108,9 @@ def _wait(devices: tuple[str, ...], count: int, held: contextlib.ExitStack) -> t
                 if len(taken) == count:
                     held.enter_context(attempt.pop_all())
                     return tuple(taken)
+        if not said:
+            said = True
+            print(f"waiting for {count} of the devices {', '.join(devices)}", file=sys.stderr, flush=True)
         time.sleep(_POLL_SECONDS)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -85,13 +86,13 @@ def plan(spec: RunSpec, leased: int = 0, micro_tokens: int = MICRO_TOKENS, shard
     external = "TORCHELASTIC_RUN_ID" in os.environ
     world = int(os.environ["WORLD_SIZE"]) if external else max(1, leased)
     local = int(os.environ["LOCAL_WORLD_SIZE"]) if external else world
-    cuda = torch.cuda.is_available()
+    cuda = torch.cuda.is_available() and (leased > 0 or external)
     precision = spec.training.precision
     if precision == "auto":
         precision = "bf16" if cuda else "fp32"
     if precision == "bf16":
         _check_bf16(spec)
-    name = torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} thread(s)"
+    name = torch.cuda.get_device_name() if cuda else _processor()
     return Hardware(
         cuda=cuda,
         world=world,
@@ -103,6 +104,17 @@ def plan(spec: RunSpec, leased: int = 0, micro_tokens: int = MICRO_TOKENS, shard
         name=name if world == 1 else f"{world} x {name}",
         peak=_peak(name, world),
     )
+
+
+def _processor() -> str:
+    """Return the processor's name, where the system tells, and how many threads compute."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    threads = torch.get_num_threads()
+    return f"{next(names, 'CPU')}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def _check_bf16(spec: RunSpec) -> None:
