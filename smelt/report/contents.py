@@ -265,7 +265,7 @@ _FIGURES = (
         "fig18",
         "18",
         "The Dyck head",
-        "attention:dyck_map",
+        "dyck:dyck_map",
         "Attention of the Dyck head over a four-shot prompt: visit 1, visit 2 and their difference.",
     ),
     Item(

@@ -1,4 +1,4 @@
-"""Attention across visits: figures 17, 18, 19 and 25."""
+"""Attention across visits: figures 17, 19 and 25."""
 
 from __future__ import annotations
 
@@ -70,82 +70,6 @@ def token_overlap(data: Data) -> Drawing:
     return Drawing(figure, frame, note)
 
 
-def dyck_map(data: Data) -> Drawing:
-    """Figure 18: where the Dyck head looks from each target, on visit 1, on visit 2, and the difference."""
-    data.need("dyck_map")
-    run = _dyck_run(data)
-    frame = data.frame("SELECT * FROM dyck_map WHERE run = ? ORDER BY visit, target, position", run)
-    first, last = (_matrix(frame, visit) for visit in (0, int(frame["visit"].max())))
-    figure, axes = plt.subplots(3, 1, figsize=(WIDTH, 4.6), sharex=True)
-    titles = ("Visit 1", f"Visit {int(frame['visit'].max()) + 1}", "Difference")
-    top = max(first.max(), last.max())
-    for axis, title, matrix in zip(axes, titles, (first, last, last - first), strict=True):
-        colours = (
-            {"cmap": "RdBu_r", "vmin": -1, "vmax": 1}
-            if title == "Difference"
-            else {"cmap": "Reds", "vmin": 0, "vmax": top}
-        )
-        image = axis.imshow(matrix, aspect="auto", interpolation="nearest", **colours)
-        axis.set_title(title)
-        axis.grid(False)
-        axis.set_yticks(range(len(matrix)), [f"{i + 1}" for i in range(len(matrix))])
-        axis.set_ylabel("Target")
-        figure.colorbar(image, ax=axis, pad=0.01, aspect=8)
-    _prompt_ticks(axes[-1], frame)
-    return Drawing(figure, frame, _dyck_note(data, run, frame))
-
-
-def _dyck_run(data: Data) -> str:
-    """Return the run shown: SMELT's largest scale at the lowest sparsity above 0 that has a map."""
-    frame = data.ordered(
-        data.rows(
-            "Dyck head of a SMELT run",
-            """
-            SELECT DISTINCT r.run, r.scale, r.sparsity, r.seed
-            FROM dyck_map d JOIN runs r USING (run)
-            WHERE r.grouping = 'grid' ORDER BY r.sparsity = 0 DESC, r.sparsity DESC, r.seed DESC
-            """,
-        )
-    )
-    return frame["run"].iloc[-1]
-
-
-def _matrix(frame: pd.DataFrame, visit: int) -> np.ndarray:
-    part = frame[frame["visit"] == visit]
-    return part.pivot(index="target", columns="position", values="mass").to_numpy(dtype=float)
-
-
-def _prompt_ticks(axis: Axes, frame: pd.DataFrame) -> None:
-    """Write the prompt below the map; demonstration answers are red and bold."""
-    tokens = frame.drop_duplicates("position").sort_values("position")
-    labels = [_printable(token, role) for token, role in zip(tokens["token"], tokens["role"], strict=True)]
-    axis.set_xticks(tokens["position"], labels, fontsize=7)
-    for label, role in zip(axis.get_xticklabels(), tokens["role"], strict=True):
-        if role == "demonstration_answer":
-            label.set(color=RED, fontweight="bold")
-    axis.set_xlabel("Prompt (demonstration answers in red)")
-
-
-def _printable(token: str, role: str) -> str:
-    if role == "bos":
-        return "BOS"
-    return token.strip(" ").replace("\n", "↵") or "␣"
-
-
-def _dyck_note(data: Data, run: str, frame: pd.DataFrame) -> str:
-    mass = data.frame("SELECT visit, role, mass FROM dyck_mass WHERE run = ? ORDER BY visit", run)
-    text = f"Run {run}, layer {frame['layer'].iloc[0] + 1}, head {frame['head'].iloc[0] + 1}."
-    parts = []
-    for role, label in (("bos", "BOS"), ("demonstration_answer", "demonstration answers")):
-        values = mass[mass["role"] == role]["mass"].tolist()
-        if values:
-            parts.append(f"{label} {values[0]:.2f} to {values[-1]:.2f}")
-    if parts:
-        text += f" Mean mass from visit 1 to the last: {', '.join(parts)}"
-        text += " (the paper: BOS 0.60 to 0.02, answers 0.24 to 0.85)."
-    return text
-
-
 def sink_heads(data: Data) -> Drawing:
     """Figure 19a: sink mass of every head, visit 1 and visit 2, at the largest scale."""
     data.need("sink")
@@ -161,11 +85,11 @@ def sink_heads(data: Data) -> Drawing:
         scale,
         sparsity,
     )
-    visits = sorted(frame["visit"].unique())
+    visits, top = sorted(frame["visit"].unique()), frame["mass"].max()
     figure, grid = plt.subplots(1, len(visits), figsize=(WIDTH, 3.0), sharey=True, squeeze=False)
     for axis, visit in zip(grid[0], visits, strict=True):
         table = frame[frame["visit"] == visit].pivot(index="layer", columns="head", values="mass")
-        image = axis.imshow(table, cmap="Reds", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+        image = axis.imshow(table, cmap="Reds", vmin=0, vmax=top, aspect="auto", interpolation="nearest")
         axis.set_xticks(
             range(0, table.shape[1], -(-table.shape[1] // 12)), table.columns[:: -(-table.shape[1] // 12)]
         )
