@@ -16,6 +16,7 @@ from smelt.evaluate.leaks import LeakFinder, item_tail
 from smelt.evaluate.local.tasks import LOCAL_TASKS, LocalTask
 from smelt.evaluate.local.texts import Texts, training_texts
 from smelt.evaluate.registry import Task
+from smelt.evaluate.sequences import Encoder, questions_and_answers
 from smelt.evaluate.suite import LOCAL, select, write_manifest
 from smelt.files import write_text
 from smelt.study import Study
@@ -47,9 +48,10 @@ def make_local(study: Study, corpus: Corpus, out: Path) -> None:
         SmeltError: `evaluation.tasks` names a task that does not exist.
     """
     wanted = study.evaluation.items + _POOL
-    texts = Texts(corpus)
+    texts, encoder = Texts(corpus), Encoder.of_corpus(corpus.tokenizer, corpus.bos)
+    room = (study.evaluation.max_length or study.corpus.context) // 2
     chosen = select(study, {local.name: local for local in LOCAL_TASKS})
-    drawn = {name: _draw(local, texts, wanted + wanted // 4) for name, local in chosen.items()}
+    drawn = {name: _draw(local, texts, wanted + wanted // 4, encoder, room) for name, local in chosen.items()}
     finder = LeakFinder(
         [item_tail(chosen[name].task(0), item) for name, items in drawn.items() for item in items]
     )
@@ -84,13 +86,16 @@ def make_local(study: Study, corpus: Corpus, out: Path) -> None:
     print(f"{out}: {len(tasks)} local tasks, {leaked} items left out because they occur in the training text")
 
 
-def _draw(local: LocalTask, texts: Texts, count: int) -> list[Item]:
-    """Return up to `count` different items of a task, always the same for the same corpus."""
+def _draw(local: LocalTask, texts: Texts, count: int, encoder: Encoder, room: int) -> list[Item]:
+    """Return up to `count` different items of a task, always the same for the same corpus.
+
+    An item fits into `room` tokens with each of its answers: half a prompt, the rest is for demonstrations.
+    """
     rng = random.Random(f"smelt {local.name}")
     items: dict[str, Item] = {}
     for _ in range(_PATIENCE * count):
         item = local.make(rng, texts)
-        if item is not None:
+        if item is not None and _tokens(local.task(0), item, encoder) <= room:
             # The options' order does not make another item.
             question = item.get("query") or item.get("context") or " ".join(sorted(item["context_options"]))
             items.setdefault(question, item)
@@ -99,6 +104,11 @@ def _draw(local: LocalTask, texts: Texts, count: int) -> list[Item]:
     for item in items.values():
         check_item(item, local.task(0), local.name)
     return list(items.values())
+
+
+def _tokens(task: Task, item: Item, encoder: Encoder) -> int:
+    pairs = questions_and_answers(task, item, few_shot=False)
+    return max(len(encoder.text(question)) + len(encoder.answer(answer)) for question, answer in pairs)
 
 
 def _chance(local: LocalTask, items: list[Item]) -> float:

@@ -14,6 +14,7 @@ from smelt.evaluate.local import commonsense, knowledge, language, reading, symb
 from smelt.evaluate.local.tasks import LOCAL_TASKS
 from smelt.evaluate.local.texts import VALIDATION, Texts
 from smelt.evaluate.registry import CATEGORIES, KINDS
+from smelt.evaluate.sequences import Encoder, build
 from smelt.evaluate.suite import open_suite
 from smelt.files import read_json
 
@@ -228,3 +229,21 @@ def test_a_study_may_choose_tasks_and_unknown_ones_are_refused(study, corpus, tm
     assert list(suite.tasks) == ["local_dyck_languages"] and not suite.complete
     with pytest.raises(SmeltError, match="contains 'dyck'; suite local has local_key_value"):
         make.make_tasks(choosing("dyck"), corpus.folder, tmp_path)
+
+
+def test_items_leave_half_of_a_prompt_to_demonstrations(study, corpus, tmp_path, monkeypatch):
+    """A held-out text with a word of many tokens does not make a task that no prompt can hold."""
+    short = dataclasses.replace(study, evaluation=dataclasses.replace(study.evaluation, max_length=140))
+    text = type(corpus).text
+    monkeypatch.setattr(
+        type(corpus),
+        "text",
+        lambda self, i: " ".join([*text(self, i).split(), 400 * "x9"]) if i % 3 else text(self, i),
+    )
+    make.make_tasks(short, corpus.folder, tmp_path)
+    suite, encoder = open_suite(tmp_path), Encoder.of_corpus(corpus.tokenizer, corpus.bos)
+    assert len(suite.tasks) > 10 and "local_continuation" in suite.tasks
+    for name, task in suite.tasks.items():
+        for item in suite.items[name]:
+            for sequence in build(task, item, [], encoder, 10_000):
+                assert len(sequence.ids) <= 71  # BOS and 70
