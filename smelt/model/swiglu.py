@@ -36,13 +36,11 @@ def _swiglu_backward(f_cf: Tensor, dh_ci: Tensor, weight_c: Tensor) -> tuple[Ten
     gate_ci, weight_c1 = gate_ci.contiguous(), weight_c[:, None]
     silu_ci = F.silu(gate_ci)
     h_ci = silu_ci * up_ci
-    dweight_c = torch.linalg.vecdot(dh_ci, h_ci)
+    dweight_c = (dh_ci * h_ci).sum(-1, dtype=weight_c.dtype)
     dh_ci = (dh_ci * weight_c1).to(f_cf.dtype)
-    df_cf = torch.empty_like(f_cf)
-    dgate_ci, dup_ci = df_cf.chunk(2, dim=-1)
-    torch.mul(dh_ci, silu_ci, out=dup_ci)
-    dgate_ci.copy_(torch.ops.aten.silu_backward(dh_ci.mul_(up_ci), gate_ci))
-    return df_cf, (h_ci * weight_c1).to(f_cf.dtype), dweight_c
+    dup_ci = dh_ci * silu_ci
+    dgate_ci = torch.ops.aten.silu_backward(dh_ci.mul_(up_ci), gate_ci)
+    return torch.cat([dgate_ci, dup_ci], dim=-1), (h_ci * weight_c1).to(f_cf.dtype), dweight_c
 
 
 @functools.cache

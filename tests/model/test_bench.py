@@ -86,5 +86,7 @@ def test_step_benchmark_compares_with_hf(monkeypatch):
     assert all(len(row["seconds"]) == 2 for row in found.values())
     ours = found["smelt"]["saved_bytes_per_token"]
     assert ours < 0.5 * found["hf grouped_mm"]["saved_bytes_per_token"]
-    summary = bench.summary({"smelt": {"seconds": [1.0, 2.0]}, "hf eager": {"seconds": [2.0, 5.0]}})
-    assert summary["models"]["smelt"]["ratio"] == pytest.approx(2.25)
+    rows = {"smelt": ([1.0, 2.0], [1.0, 1.0]), "hf eager": ([2.0, 5.0], [1.5, 1.5])}
+    rows = {name: {"seconds": wall, "cpu_seconds": cpu} for name, (wall, cpu) in rows.items()}
+    smelt = bench.summary(rows)["models"]["smelt"]
+    assert (smelt["ratio"], smelt["cpu_ratio"]) == (pytest.approx(2.25), pytest.approx(1.5))
