@@ -79,7 +79,7 @@ def main() -> int:
     total = cores * wall
     print(f"wall {wall:.0f} s on {cores} cores = {total:.0f} core-seconds")
     idle = total - worked
-    print(f"start-up {spent:.0f} ({spent / total:.0%}), scheduling and idle cores {idle:.0f} ({idle / total:.0%})")
+    print(f"start-up {spent:.0f} ({spent / total:.1%}), scheduling and idle {idle:.0f} ({idle / total:.1%})")
     return 0
 
 

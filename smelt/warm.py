@@ -150,6 +150,7 @@ class _Server:
         os.environ.clear()
         os.environ.update(request["environment"])
         os.chdir(request["folder"])
+        sys.path[0] = request["folder"]
         status = _run(request["arguments"])
         with contextlib.suppress(OSError):
             sys.stdout.flush()

@@ -1,0 +1,104 @@
+"""A warm job behaves as `python -m` does, and it ends with the command that asked for it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from smelt import warm
+from smelt.files import ROOT
+
+MODULE = """
+import os, sys, time
+print(sys.argv[1:], os.getcwd(), os.environ.get("COLOUR"), flush=True)
+print("to stderr", file=sys.stderr, flush=True)
+if sys.argv[1] == "sleep":
+    open("started", "w").close()
+    time.sleep(60)
+if sys.argv[1] == "break":
+    raise ValueError("broken")
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "job.py").write_text(MODULE)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def server():
+    before = dict(os.environ)
+    os.environ["PYTHONPATH"] = str(ROOT)
+    warm.start()
+    process = warm._SERVERS[-1]
+    end = time.monotonic() + 60
+    while not Path(os.environ[warm.VARIABLE]).exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    environment = dict(os.environ)
+    os.environ.clear()
+    os.environ.update(before)
+    yield environment
+    process.stdin.close()
+    assert process.wait(timeout=60) == 0
+    assert not Path(environment[warm.VARIABLE]).exists()
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "smelt.warm", "job", *arguments]
+
+
+def environ(environment):
+    return {**environment, "COLOUR": "red"}
+
+
+def run(folder, environment, *arguments):
+    return subprocess.run(
+        command(*arguments), cwd=folder, env=environ(environment), capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_output_status_folder_and_environment(folder, server, status):
+    cold = run(folder, {**server, warm.VARIABLE: ""}, str(status))
+    hot = run(folder, server, str(status))
+    assert (hot.returncode, hot.stdout, hot.stderr) == (cold.returncode, cold.stdout, cold.stderr)
+    assert hot.returncode == status and "red" in hot.stdout and str(folder) in hot.stdout
+
+
+def test_an_exception_is_status_one_with_its_traceback(folder, server):
+    job = run(folder, server, "break")
+    assert job.returncode == 1 and "ValueError: broken" in job.stderr
+
+
+def started(folder, environment):
+    job = subprocess.Popen(command("sleep"), cwd=folder, env=environ(environment), stdout=subprocess.PIPE)
+    end = time.monotonic() + 60
+    while not (folder / "started").exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return job
+
+
+def test_a_signal_reaches_the_job(folder, server):
+    job = started(folder, server)
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(timeout=60) == 128 + signal.SIGTERM
+
+
+def test_a_job_ends_with_the_command_that_asked_for_it(folder, server):
+    job = started(folder, server)
+    job.kill()
+    # The job holds the other end of the pipe: it reads to its end once the job is gone too.
+    assert b"sleep" in job.communicate(timeout=60)[0]
+
+
+def test_without_a_server_the_job_runs_by_itself(folder, server):
+    job = run(folder, {**server, warm.VARIABLE: str(folder / "nobody")}, "0")
+    assert job.returncode == 0 and "red" in job.stdout
