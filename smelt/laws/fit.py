@@ -82,9 +82,10 @@ class Design:
 class SurfaceModel:
     """Residuals of log loss with centred regressors.
 
-    The optimiser sees x = (log E, alpha, kappa, a, b, c) with alpha = log A + b s0 - a f0 and
-    kappa = log K - c d0 at the means s0, f0, d0 of log(1-S), log F and log D; without the centring
-    log A and a are almost the same direction.
+    The optimiser sees x = (E, alpha, kappa, a, b, c) with alpha = log A + b s0 - a f0 and
+    kappa = log K - c d0 at the means s0, f0, d0 of log(1-S), log F and log D; without the centring log A and
+    a are almost the same direction. A and K must span orders of magnitude, E must not: near zero its
+    logarithm makes a long curved valley of what is nearly a straight line in E.
     """
 
     def __init__(self, design: Design, log_loss_rn: np.ndarray, row_p: np.ndarray) -> None:
@@ -96,14 +97,13 @@ class SurfaceModel:
 
     def __call__(self, x_pd: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return residuals [p, n] and derivatives [p, n, 6]."""
-        log_e, alpha, kappa, a, b, c = (column[:, None] for column in x_pd.T)
+        floor, alpha, kappa, a, b, c = (column[:, None] for column in x_pd.T)
         size = np.exp(alpha + b * self.s_n - a * self.f_n)
         data = np.exp(kappa - c * self.d_n)
-        floor = np.exp(log_e)
         total = floor + size + data
         residual = np.log(total) - self.log_loss_rn[self.row_p[which]]
         size, data = size / total, data / total
-        parts = (floor / total, size, data, -self.f_n * size, self.s_n * size, -self.d_n * data)
+        parts = (1.0 / total, size, data, -self.f_n * size, self.s_n * size, -self.d_n * data)
         return residual, np.stack(parts, axis=-1)
 
     def bounds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -113,22 +113,22 @@ class SurfaceModel:
         tell from nothing and ten times the largest one.
         """
         bottom, top = self.log_loss_rn.min() + np.log(VANISHED), self.log_loss_rn.max() + np.log(10.0)
-        low = [bottom] * 3 + [EXPONENT_BOUNDS[name][0] for name in "abc"]
-        high = [top] * 3 + [EXPONENT_BOUNDS[name][1] for name in "abc"]
+        low = [np.exp(bottom), bottom, bottom] + [EXPONENT_BOUNDS[name][0] for name in "abc"]
+        high = [np.exp(top), top, top] + [EXPONENT_BOUNDS[name][1] for name in "abc"]
         return np.array(low), np.array(high)
 
     def surface(self, x_pd: np.ndarray) -> Surface:
         """Return the coefficients of section 5 for rows of x."""
-        log_e, alpha, kappa, a, b, c = np.moveaxis(x_pd, -1, 0)
+        floor, alpha, kappa, a, b, c = np.moveaxis(x_pd, -1, 0)
         log_size = alpha - b * self.centre["s"] + a * self.centre["f"]
         log_data = kappa + c * self.centre["d"]
-        return Surface(np.exp(log_e), np.exp(log_size), np.exp(log_data), a, b, c)
+        return Surface(floor, np.exp(log_size), np.exp(log_data), a, b, c)
 
     def parameters(self, law: Surface) -> np.ndarray:
         """Return x [..., 6] of a surface."""
         alpha = np.log(law.A) + law.b * self.centre["s"] - law.a * self.centre["f"]
         kappa = np.log(law.K) - law.c * self.centre["d"]
-        return np.stack(np.broadcast_arrays(np.log(law.E), alpha, kappa, law.a, law.b, law.c), axis=-1)
+        return np.stack(np.broadcast_arrays(law.E, alpha, kappa, law.a, law.b, law.c), axis=-1)
 
     def starts(self, count: int, seed: int) -> np.ndarray:
         """Return starts [count, 6]: exponents spread evenly over a box, the rest by linear least squares."""
@@ -142,7 +142,7 @@ class SurfaceModel:
             solution = np.linalg.lstsq(np.stack(design, axis=1), loss_n, rcond=None)[0]
             # A start must be positive in every term; a tenth of the smallest loss is a neutral stand-in.
             solution = np.where(solution > 0, solution, 0.1 * loss_n.min())
-            rows.append([*np.log(solution), a, b, c])
+            rows.append([solution[0], *np.log(solution[1:]), a, b, c])
         return np.array(rows)
 
 

@@ -52,10 +52,6 @@ class Surface:
         """Return a copy with some coefficients replaced."""
         return replace(self, **values)
 
-    def expand(self) -> Surface:
-        """Return arrays with one trailing axis more, so that draws broadcast against points."""
-        return Surface(**{name: np.asarray(value)[..., None] for name, value in self.columns().items()})
-
     def draw(self, index: int | slice | np.ndarray) -> Surface:
         """Return the coefficients at `index` of arrays of draws."""
         return Surface(**{name: value[index] for name, value in self.columns().items()})
