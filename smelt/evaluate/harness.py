@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 from smelt.corpus import Corpus
 from smelt.errors import SmeltError
 from smelt.evaluate.registry import SCHEMA, Task
-from smelt.evaluate.scoring import score
+from smelt.evaluate.scoring import computes_in_half, score
 from smelt.evaluate.sequences import Scored, truncate
 from smelt.files import read_json
 from smelt.model import LoopedLM, load_model
@@ -44,10 +44,14 @@ class SmeltModel(TemplateLM):
         tokenizer: the corpus's; every context starts with `bos`, which also ends generation.
         pad: id to fill rows with.
         max_length: longest sequence in tokens; longer contexts lose tokens on the left, after BOS.
+        half: run the layers in bfloat16.
     """
 
-    def __init__(self, model: LoopedLM, tokenizer: Tokenizer, bos: int, pad: int, max_length: int) -> None:
+    def __init__(
+        self, model: LoopedLM, tokenizer: Tokenizer, bos: int, pad: int, max_length: int, half: bool = False
+    ) -> None:
         super().__init__()
+        self.half = half
         self.model, self.tokenizer, self.bos, self.pad = model, tokenizer, bos, pad
         self.max_length = max_length
 
@@ -68,7 +72,14 @@ class SmeltModel(TemplateLM):
             raise SmeltError(f"{run} has no endpoint at horizon {horizon}; it has {sorted(endpoints)}")
         model = load_model(run / endpoints[horizon]["weights"], spec)
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        return cls(model.to(device), text.tokenizer, text.bos, text.pad, spec.corpus.context)
+        return cls(
+            model.to(device),
+            text.tokenizer,
+            text.bos,
+            text.pad,
+            spec.corpus.context,
+            computes_in_half(spec, device),
+        )
 
     @property
     def eot_token_id(self) -> int:
@@ -88,7 +99,7 @@ class SmeltModel(TemplateLM):
             [self._scored(context, answer) for _, context, answer in group]
             for _, group in groupby(requests, key=lambda request: request[1])
         ]
-        answers = score(self.model, cases, self.pad)
+        answers = score(self.model, cases, self.pad, half=self.half)
         return [(-float(nll), bool(hit)) for nll, hit in zip(answers.nll, answers.greedy, strict=True)]
 
     def _scored(self, context: list[int], answer: list[int]) -> Scored:
@@ -109,7 +120,7 @@ class SmeltModel(TemplateLM):
                 windows.append([Scored(context + answer, len(context), 0, False)])
                 owners.append(index)
         totals = [0.0] * len(requests)
-        for owner, nll in zip(owners, score(self.model, windows, self.pad).nll, strict=True):
+        for owner, nll in zip(owners, score(self.model, windows, self.pad, half=self.half).nll, strict=True):
             totals[owner] -= float(nll)
         return totals
 

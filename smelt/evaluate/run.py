@@ -17,7 +17,7 @@ from smelt.corpus import Corpus
 from smelt.errors import SmeltError
 from smelt.evaluate.plan import VALIDATION, Case, cases, count_cases, extents, settings
 from smelt.evaluate.scores import suite_scores, task_scores
-from smelt.evaluate.scoring import BATCH_TOKENS, Progress, score
+from smelt.evaluate.scoring import BATCH_TOKENS, Progress, computes_in_half, score
 from smelt.evaluate.sequences import Encoder
 from smelt.evaluate.suite import Suite, open_suite
 from smelt.evaluate.validation import document_losses, validation_loss, validation_rows
@@ -37,6 +37,9 @@ class Evaluation:
         self.spec, self.corpus, self.suite, self.options = spec, corpus, suite, study.evaluation
         self.max_length = study.evaluation.max_length or spec.corpus.context
         self._held: dict[str, list[list[Case]]] = {}
+
+    def _half(self, model: LoopedLM) -> bool:
+        return computes_in_half(self.spec, model.embed.weight.device.type)
 
     def encoder(self) -> Encoder:
         """Return a fresh encoder; its cache lives as long as one pass over the cases."""
@@ -66,7 +69,7 @@ class Evaluation:
         rows = max(1, BATCH_TOKENS[model.embed.weight.device.type] // context)
         batches = self.corpus.validation(context, self.options.validation_tokens, rows)
         documents = self.corpus.documents
-        losses = document_losses(model, batches, len(documents["source"]), progress)
+        losses = document_losses(model, batches, len(documents["source"]), self._half(model), progress)
         return validation_rows(run, horizon, losses, documents)
 
     def items(
@@ -75,7 +78,13 @@ class Evaluation:
         """Return the columns of table `items` of one endpoint."""
         tables = []
         for chunk in self.chunks(extent):
-            answers = score(model, [case.sequences for case in chunk], self.corpus.pad, progress=progress)
+            answers = score(
+                model,
+                [case.sequences for case in chunk],
+                self.corpus.pad,
+                half=self._half(model),
+                progress=progress,
+            )
             table = _item_columns(run, horizon, chunk)
             tables.append({**table, "nll": answers.nll, "tokens": answers.tokens, "greedy": answers.greedy})
         return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}

@@ -17,6 +17,7 @@ from smelt.evaluate.sequences import Scored
 from smelt.evaluate.trees import TreeBatch, batches, plant
 from smelt.model import LoopedLM
 from smelt.model.context import Context
+from smelt.study import RunSpec
 
 # Called after each forward pass with the number of cases and of input tokens it has done.
 Progress = Callable[[int, int], None]
@@ -42,17 +43,14 @@ class AnswerLosses:
     greedy: np.ndarray
 
 
-def precision(device: torch.device) -> torch.autocast:
-    """Return the precision of the layers: bfloat16 on CUDA as in training, float32 on CPU.
-
-    Float32 experts have no fast product on CUDA.
-    """
-    return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
+def computes_in_half(spec: RunSpec, device: str) -> bool:
+    """Return whether the layers run in bfloat16: as in the run's training."""
+    return spec.training.precision == "bf16" or (spec.training.precision == "auto" and device == "cuda")
 
 
-def hidden_states(model: LoopedLM, inputs_bt: Tensor, context: Context) -> Tensor:
+def hidden_states(model: LoopedLM, inputs_bt: Tensor, context: Context, half: bool) -> Tensor:
     """Return the normed last hidden states `[b, t, d]`, float32; no routing record is made."""
-    with precision(inputs_bt.device):
+    with torch.autocast(inputs_bt.device.type, torch.bfloat16, enabled=half):
         x_btd = model.embed(inputs_bt)
         for index, execution in enumerate(model.config.geometry.schedule()):
             x_btd = model.layers[execution.layer](x_btd, context.at(index), execution.scale)
@@ -74,6 +72,7 @@ def score(
     cases: Sequence[Sequence[Scored]],
     pad: int,
     batch_tokens: int | None = None,
+    half: bool = False,
     progress: Progress = lambda prompts, tokens: None,
 ) -> AnswerLosses:
     """Score the answers of all cases; a case is the sequences of one item, which share their beginning.
@@ -81,6 +80,7 @@ def score(
     Args:
         pad: id to fill rows with; what it is changes nothing.
         batch_tokens: input tokens of one forward pass; changes results by rounding only.
+        half: run the layers in bfloat16; logits and losses are float32 in any case.
     """
     device = model.embed.weight.device
     trees = [plant(case) for case in cases]
@@ -88,14 +88,16 @@ def score(
     nll = np.zeros(len(answers))
     greedy = np.ones(len(answers), bool)
     for batch in batches(trees, batch_tokens or BATCH_TOKENS[device.type], pad):
-        losses_n, hits_n = _score_batch(model, batch, device)
+        losses_n, hits_n = _score_batch(model, batch, device, half)
         np.add.at(nll, batch.owners, losses_n)
         np.logical_and.at(greedy, batch.owners, hits_n)
         progress(len(batch.ids_bt), int((batch.branches_bt >= 0).sum()))
     return AnswerLosses(nll, np.array([len(answer) for answer in answers]), greedy)
 
 
-def _score_batch(model: LoopedLM, batch: TreeBatch, device: torch.device) -> tuple[np.ndarray, np.ndarray]:
+def _score_batch(
+    model: LoopedLM, batch: TreeBatch, device: torch.device, half: bool
+) -> tuple[np.ndarray, np.ndarray]:
     inputs_bt, positions_bt, branches_bt = (
         torch.from_numpy(array).to(device) for array in (batch.ids_bt, batch.positions_bt, batch.branches_bt)
     )
@@ -103,7 +105,7 @@ def _score_batch(model: LoopedLM, batch: TreeBatch, device: torch.device) -> tup
     # A batch without branches is plain causal attention: padding is on the right.
     if branches_bt.max() > 0:
         context = dataclasses.replace(context, mask=tree_mask(branches_bt))
-    x_btd = hidden_states(model, inputs_bt, context)
+    x_btd = hidden_states(model, inputs_bt, context, half)
     # Options with one token each are predicted at the same place: its logits are made once.
     places, which_n = np.unique(batch.rows * batch.ids_bt.shape[1] + batch.columns, return_inverse=True)
     x_nd = x_btd.flatten(0, 1)[torch.from_numpy(places).to(device)]

@@ -40,11 +40,13 @@ def document_losses(
     model: LoopedLM,
     batches: Iterable[Any],
     documents: int,
+    half: bool = False,
     progress: Progress = lambda prompts, tokens: None,
 ) -> DocumentLosses:
     """Return loss and token sums of every document that `batches` (of `Corpus.validation`) touch.
 
-    A token counts where it has a target, that is where the next token belongs to the same document.
+    A token counts where it has a target, that is where the next token belongs to the same document. `half`
+    runs the layers in bfloat16.
     """
     device = model.embed.weight.device
     loss, tokens = np.zeros(documents), np.zeros(documents, np.int64)
@@ -54,7 +56,7 @@ def document_losses(
             for array in (batch.inputs_bt, batch.targets_bt, batch.segments_bt, batch.positions_bt)
         )
         context = model.context(inputs_bt, segments_bt, positions_bt)
-        x_btd = hidden_states(model, inputs_bt, context)
+        x_btd = hidden_states(model, inputs_bt, context, half)
         ce_n = token_losses(x_btd.flatten(0, 1), model.head.weight, targets_bt.flatten())
         counted = np.asarray(batch.targets_bt).ravel() >= 0
         owner = np.asarray(batch.documents_bt).ravel()[counted]

@@ -1,15 +1,17 @@
 """Trees of sequences and batches: the same numbers as one sequence at a time."""
 
+import dataclasses
 import random
 
 import numpy as np
 import pytest
 import torch
 
-from smelt.evaluate import scoring
-from smelt.evaluate.scoring import score, tree_mask
+from smelt.budget import resolve_run
+from smelt.evaluate.scoring import computes_in_half, score, tree_mask
 from smelt.evaluate.sequences import Scored
 from smelt.evaluate.trees import batches, plant
+from smelt.study import load_study
 from tests.evaluate.toys import tiny_model
 
 VOCAB = 40
@@ -123,11 +125,18 @@ def test_progress_counts_cases_and_tokens(model, cases):
     assert sum(tokens for _, tokens in seen) == sum(len(plant(case).ids) for case in cases)
 
 
-def test_layers_may_run_in_bfloat16(model, cases, monkeypatch):
-    """What CUDA uses, here on CPU: losses move by rounding, logits stay float32."""
-    reference = score(model, cases, pad=0)
-    half = lambda device: torch.autocast("cpu", torch.bfloat16)  # noqa: E731
-    monkeypatch.setattr(scoring, "precision", half)
-    answers = score(model, cases, pad=0)
+def test_layers_may_run_in_bfloat16(model, cases):
+    """As a run on CUDA does, here on CPU: losses move by rounding only."""
+    reference, answers = score(model, cases, pad=0), score(model, cases, pad=0, half=True)
     moved = np.abs(answers.nll - reference.nll) / answers.tokens
     assert moved.max() > 1e-4 and np.median(moved) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "half"),
+    [("auto", "cpu", False), ("auto", "cuda", True), ("fp32", "cuda", False), ("bf16", "cpu", True)],
+)
+def test_the_precision_is_that_of_training(precision, device, half):
+    spec = resolve_run(load_study("smoke"), "xs-s85-smelt")
+    spec = dataclasses.replace(spec, training=dataclasses.replace(spec.training, precision=precision))
+    assert computes_in_half(spec, device) == half
