@@ -67,6 +67,9 @@ class Design:
         ):
             if len(np.unique(values)) < need:
                 return f"{len(np.unique(values))} {name} only; the surface needs at least {need}"
+        for name, values in (("FLOPs per token", self.flops), ("sparsity", self.sparsity)):
+            if np.ptp(values) == 0:
+                return f"all endpoints have the same {name}, {values[0]:g}"
         return ""
 
     def doubt(self) -> str:

@@ -127,6 +127,12 @@ def test_designs_that_determine_nothing_are_refused(keep, message):
         fit_surface(design.subset(keep(design)), 4)
 
 
+@pytest.mark.parametrize(("name", "value"), [("flops", 1e9), ("sparsity", 0.9)])
+def test_identical_budgets_are_refused(name, value):
+    with pytest.raises(SmeltError, match="all endpoints have the same"):
+        fit_surface(make(**{name: np.full(72, value)}), 4)
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 0.0, -1.0])
 def test_losses_that_are_no_losses_are_named(bad):
     loss = published_designs()[0].loss.copy()
