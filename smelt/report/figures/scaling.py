@@ -58,11 +58,11 @@ def _need_law(data: Data) -> dict[str, Surface]:
 
 
 def drawn_surfaces(data: Data, arch: str) -> Surface | None:
-    """Return the bootstrap draws of an architecture as one surface of arrays, or None."""
+    """Return the bootstrap draws of an architecture as one surface of arrays [draws, 1], or None."""
     frame = data.frame("SELECT * FROM law_draws WHERE arch = ? AND NOT degenerate ORDER BY draw", arch)
     if frame.empty:
         return None
-    return Surface(**{name: frame[column].to_numpy() for column, name in _COEFFICIENTS.items()})
+    return Surface(**{name: frame[column].to_numpy()[:, None] for column, name in _COEFFICIENTS.items()})
 
 
 def loss_by_sparsity(data: Data) -> Drawing:
@@ -124,9 +124,7 @@ def frontier(data: Data) -> Drawing:
         axis.plot(compute, curve, color=look.colour)
         low, high = np.full_like(curve, np.nan), np.full_like(curve, np.nan)
         if (draws := drawn_surfaces(data, arch)) is not None:
-            low, high = np.percentile(
-                frontier_loss(draws.expand(), compute, sparsity / 100), (2.5, 97.5), axis=0
-            )
+            low, high = np.percentile(frontier_loss(draws, compute, sparsity / 100), (2.5, 97.5), axis=0)
             axis.fill_between(compute, low, high, color=look.colour, alpha=0.13, linewidth=0)
         columns = {"flops": compute, "frontier_loss": curve, "low": low, "high": high}
         rows.append(pd.DataFrame({"arch": arch, "sparsity": sparsity, **columns}))
