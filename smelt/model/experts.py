@@ -91,18 +91,17 @@ def _experts(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the output, the gate and up products, the rows' order and the end of each expert's rows."""
     order_m, ends_e = _sort(ids_nk, w13_efd.shape[0])
-    token_m, weight_m = _rows(order_m, weights_nk)
-    if not _use_chunks(chunked):
-        f_mf = _grouped_mm(x_nd.index_select(0, token_m), w13_efd.mT, ends_e)
-        y_md = _grouped_mm(swiglu(f_mf, weight_m), w2_edi.mT, ends_e)
-        return _sum_of_slots(y_md, order_m, weights_nk.shape[1]), f_mf, order_m, ends_e
-    out_nd = torch.zeros_like(x_nd)
+    token_m = order_m // ids_nk.shape[1]
     f_mf = x_nd.new_empty(len(order_m), w13_efd.shape[1])
-    for experts, rows, ends in _chunks(ends_e, w13_efd):
+    y_md = x_nd.new_empty(len(order_m), x_nd.shape[1])
+    for experts, rows, ends in _chunks(ends_e, w13_efd, chunked):
         f_cf = _grouped_mm(x_nd.index_select(0, token_m[rows]), w13_efd[experts].mT, ends)
-        y_cd = _grouped_mm(swiglu(f_cf, weight_m[rows]), w2_edi[experts].mT, ends)
         f_mf[rows] = f_cf
-        out_nd.index_add_(0, token_m[rows], y_cd)
+        y_md[rows] = _grouped_mm(swiglu(f_cf), w2_edi[experts].mT, ends)
+    # In this sum the order of a token's experts is fixed, unlike in an atomic one.
+    weights_nk = weights_nk.to(y_md.dtype)
+    place_nk = _inverse(order_m).view_as(ids_nk)
+    out_nd = F.embedding_bag(place_nk, y_md, mode="sum", per_sample_weights=weights_nk)
     return out_nd, f_mf, order_m, ends_e
 
 
@@ -119,46 +118,27 @@ def _experts_backward(
     chunked: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the gradients of input, both matrices and router weights."""
-    token_m, weight_m = _rows(order_m, weights_nk)
-    dweights_nk = torch.empty_like(weights_nk)
-
-    def rows_backward(token_c, weight_c, f_cf, w13, w2, ends):
-        dy_cd = grad_nd.index_select(0, token_c)
-        df_cf, h_ci, dweight_c = swiglu_backward(f_cf, _grouped_mm(dy_cd, w2, ends), weight_c)
-        dw2 = _grouped_mm(dy_cd.T, h_ci, ends)
-        dw13 = _grouped_mm(df_cf.T, x_nd.index_select(0, token_c), ends)
-        return _grouped_mm(df_cf, w13, ends), dw13, dw2, dweight_c
-
-    if not _use_chunks(chunked):
-        dx_md, dw13_efd, dw2_edi, dweight_m = rows_backward(token_m, weight_m, f_mf, w13_efd, w2_edi, ends_e)
-        dx_nd = _sum_of_slots(dx_md, order_m, weights_nk.shape[1])
-    else:
-        dx_nd, dweight_m = torch.zeros_like(x_nd), torch.empty_like(weight_m)
-        dw13_efd, dw2_edi = torch.empty_like(w13_efd), torch.empty_like(w2_edi)
-        for experts, rows, ends in _chunks(ends_e, w13_efd):
-            dx_cd, dw13_efd[experts], dw2_edi[experts], dweight_m[rows] = rows_backward(
-                token_m[rows], weight_m[rows], f_mf[rows], w13_efd[experts], w2_edi[experts], ends
-            )
-            dx_nd.index_add_(0, token_m[rows], dx_cd)
-    dweights_nk.view(-1)[order_m] = dweight_m.to(weights_nk.dtype)
-    return dx_nd, dw13_efd, dw2_edi, dweights_nk
+    token_m = order_m // weights_nk.shape[1]
+    weight_m = weights_nk.flatten().index_select(0, order_m)
+    dw13_efd, dw2_edi = torch.empty_like(w13_efd), torch.empty_like(w2_edi)
+    dx_md = x_nd.new_empty(len(order_m), x_nd.shape[1])
+    dweight_m = torch.empty_like(weight_m)
+    for experts, rows, ends in _chunks(ends_e, w13_efd, chunked):
+        dy_cd = grad_nd.index_select(0, token_m[rows])
+        dh_ci = _grouped_mm(dy_cd, w2_edi[experts], ends)
+        df_cf, h_ci, dweight_m[rows] = swiglu_backward(f_mf[rows], dh_ci, weight_m[rows])
+        dw2_edi[experts] = _grouped_mm(dy_cd.T, h_ci, ends)
+        dw13_efd[experts] = _grouped_mm(df_cf.T, x_nd.index_select(0, token_m[rows]), ends)
+        dx_md[rows] = _grouped_mm(df_cf, w13_efd[experts], ends)
+    place_nk = _inverse(order_m).view_as(weights_nk)
+    dx_nd = F.embedding_bag(place_nk, dx_md, mode="sum")
+    return dx_nd, dw13_efd, dw2_edi, dweight_m.index_select(0, place_nk.flatten()).view_as(weights_nk)
 
 
-def _use_chunks(chunked: bool) -> bool:
-    # Several threads share a product better the larger it is.
-    return chunked and torch.get_num_threads() == 1
-
-
-def _rows(order_m: Tensor, weights_nk: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the token of each row and its router weight."""
-    return order_m.to(torch.int64) // weights_nk.shape[1], weights_nk.flatten().index_select(0, order_m)
-
-
-def _sum_of_slots(y_md: Tensor, order_m: Tensor, k: int) -> Tensor:
-    """Return the sum of the k rows of each token, nd, in an order that does not depend on timing."""
+def _inverse(order_m: Tensor) -> Tensor:
     place_m = torch.empty_like(order_m)
     place_m[order_m] = torch.arange(len(order_m), dtype=order_m.dtype, device=order_m.device)
-    return F.embedding_bag(place_m.view(-1, k), y_md, mode="sum")
+    return place_m
 
 
 def _sort(ids_nk: Tensor, experts: int) -> tuple[Tensor, Tensor]:
@@ -171,8 +151,15 @@ def _sort(ids_nk: Tensor, experts: int) -> tuple[Tensor, Tensor]:
     return order_m.to(torch.int32), ends_e
 
 
-def _chunks(ends_e: Tensor, w13_efd: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield runs of experts of about `CHUNK_BYTES`: experts, rows, and the ends within these rows."""
+def _chunks(ends_e: Tensor, w13_efd: Tensor, chunked: bool) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield runs of experts of about `CHUNK_BYTES`: experts, rows, and the ends within these rows.
+
+    One run of everything, without looking at the counts, where it is not to be chunked or several threads
+    share the work.
+    """
+    if not chunked or torch.get_num_threads() > 1:
+        yield slice(None), slice(None), ends_e
+        return
     ends, row_bytes = ends_e.tolist(), (w13_efd.shape[2] + 3 * w13_efd.shape[1] // 2) * w13_efd.element_size()
     first, start = 0, 0
     for expert, end in enumerate(ends):

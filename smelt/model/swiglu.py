@@ -14,21 +14,24 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def swiglu(f_cf: Tensor, weight_c: Tensor) -> Tensor:
-    """Return `weight * silu(gate) * up`, `[c, i]`, in the type of `f_cf`."""
-    return (_compiled(_swiglu) if f_cf.is_cuda else _swiglu)(f_cf, weight_c)
+def swiglu(f_cf: Tensor) -> Tensor:
+    """Return `silu(gate) * up`, `[c, i]`."""
+    return (_compiled(_swiglu) if f_cf.is_cuda else _swiglu)(f_cf)
 
 
 def swiglu_backward(f_cf: Tensor, dh_ci: Tensor, weight_c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return `df_cf`, `swiglu` once more, and `dweight_c`; `dh_ci` is the gradient of `swiglu`'s result."""
+    """Return `df_cf`, the weighted rows `h_ci` and `dweight_c` of the output `weight_c * W2 swiglu(f_cf)`.
+
+    `dh_ci` is the gradient of that output times W2, not yet weighted.
+    """
     function = _compiled(_swiglu_backward) if f_cf.is_cuda else _swiglu_backward
     return function(f_cf, dh_ci, weight_c)
 
 
-def _swiglu(f_cf: Tensor, weight_c: Tensor) -> Tensor:
+def _swiglu(f_cf: Tensor) -> Tensor:
     gate_ci, up_ci = f_cf.chunk(2, dim=-1)
     # Transcendental functions of strided rows are not vectorised on a processor; a copy is.
-    return F.silu(gate_ci.contiguous()).mul_(up_ci).mul(weight_c[:, None]).to(f_cf.dtype)
+    return F.silu(gate_ci.contiguous()).mul_(up_ci)
 
 
 def _swiglu_backward(f_cf: Tensor, dh_ci: Tensor, weight_c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
