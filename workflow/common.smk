@@ -17,6 +17,7 @@ from smelt.workflow import (
     use_own_interpreter,
 )
 from smelt.study import load_study, run_points, study_path
+from smelt.train.placement import place
 
 use_own_interpreter()
 
@@ -25,8 +26,8 @@ try:
     STUDY = load_study(config["study"])
     STUDY_FILE = os.path.relpath(study_path(config["study"]))
     POINTS = run_points(STUDY, config.get("seeds"))
-    # What determines a run; a changed hash is the only thing that trains it again.
-    SPECS = {run: resolve_run(STUDY, run).spec_hash for run in POINTS}
+    # All that determines a run; only a changed hash of it trains a run again.
+    SPECS = {run: resolve_run(STUDY, run) for run in POINTS}
     GPUS = len(visible())
 except SmeltError as error:
     raise WorkflowError(str(error))

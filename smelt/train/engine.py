@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from smelt.budget.accounting import flops_per_token
+from smelt.corpus import check_epochs
 from smelt.errors import SmeltError
 from smelt.files import read_json, sha256_file, write_json
 from smelt.model import LoopedLM, ModelConfig
@@ -27,12 +28,15 @@ COMPLETE, STOPPED = "complete", "stopped"
 
 
 def check_corpus(spec: RunSpec, corpus: Any) -> None:
-    """Refuse a corpus that does not fit the run."""
+    """Refuse a corpus of another vocabulary, or with fewer tokens than the run may repeat."""
     if corpus.vocab_size != spec.corpus.vocab:
         raise SmeltError(
             f"the corpus has a vocabulary of {corpus.vocab_size}; corpus.vocab of run {spec.point.run} is "
             f"{spec.corpus.vocab}"
         )
+    # A longer horizon does not build the corpus again, so it is refused here.
+    rows = {phase: corpus.rows(phase, spec.corpus.context) for phase in ("trunk", "decay")}
+    check_epochs(f"run {spec.point.run}", spec.corpus, spec.training, rows)
 
 
 def train(spec: RunSpec, corpus: Any, out: Path, hardware: Hardware) -> str:

@@ -7,7 +7,8 @@ from smelt.budget import resolve_run
 from smelt.errors import SmeltError
 from smelt.study import load_study
 from smelt.train.__main__ import locked, main
-from tests.train.tiny import PROCESSES
+from smelt.train.engine import check_corpus
+from tests.train.tiny import PROCESSES, RandomCorpus, tiny_spec
 
 
 def command(monkeypatch, run, spec, out):
@@ -26,6 +27,14 @@ def test_a_missing_corpus_is_refused(monkeypatch, tmp_path):
     spec = resolve_run(load_study("smoke"), "xs-s85-smelt").spec_hash
     with pytest.raises(SmeltError, match=r"nowhere/manifest.json does not exist"):
         command(monkeypatch, "xs-s85-smelt", spec, tmp_path / "run")
+
+
+def test_more_epochs_than_the_study_allows_are_refused(monkeypatch):
+    corpus = RandomCorpus()
+    check_corpus(tiny_spec(), corpus)
+    monkeypatch.setattr(corpus, "rows", lambda phase, context: 5)
+    with pytest.raises(SmeltError, match=r"run xs-s85-smelt asks for 28 contexts .* 5.60 epochs of the 5"):
+        check_corpus(tiny_spec(), corpus)
 
 
 def _try_lock(folder, answers):

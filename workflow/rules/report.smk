@@ -6,6 +6,9 @@ from smelt.report.contents import FIGURES, SECTIONS
 NOTEBOOKS = sorted(
     path.stem for path in Path(workflow.basedir, "notebooks").glob("*.ipynb")
 )
+TEMPLATES = sorted(
+    path.name for path in Path(workflow.basedir, "smelt/report/templates").iterdir()
+)
 
 
 rule database:
@@ -69,7 +72,7 @@ rule site:
     input:
         database=rules.database.output,
         pages=expand(f"{RESULTS}/notebooks/{{notebook}}.html", notebook=NOTEBOOKS),
-        templates=sorted(Path(workflow.basedir, "smelt/report/templates").iterdir()),
+        templates=expand("smelt/report/templates/{name}", name=TEMPLATES),
     output:
         f"{RESULTS}/report/index.html",
         # The same pictures for `snakemake --report report.zip`.

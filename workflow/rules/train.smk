@@ -16,12 +16,12 @@ rule train_run:
     resources:
         mem_mb=3000,
         runtime=1440,
-        gpu=int(GPUS > 0),
+        gpu=lambda wildcards: place(SPECS[wildcards.run]).devices if GPUS else 0,
     params:
         study=STUDY_FILE,
         corpus=subpath(input.corpus, parent=True),
         out=subpath(output.manifest, parent=True),
-        spec=lambda wildcards: SPECS[wildcards.run],
+        spec=lambda wildcards: SPECS[wildcards.run].spec_hash,
     message:
         "Training {wildcards.run}"
     shell:
