@@ -44,8 +44,8 @@ class Project:
             timeout=1500,
         )
 
-    def planned(self, study: str = "smoke") -> set[str]:
-        """Return the jobs that are due, as `rule` or `rule:wildcard`, from Snakemake's own summary."""
+    def summary(self, study: str = "smoke") -> list[dict[str, str]]:
+        """Return Snakemake's own summary, one row an output file."""
         result = subprocess.run(
             self.command("--summary", "--config", f"study={study}"),
             cwd=self.folder,
@@ -55,8 +55,16 @@ class Project:
         )
         assert result.returncode == 0, result.stdout + result.stderr
         header, *lines = (line.split("\t") for line in result.stdout.splitlines() if "\t" in line)
-        due = [dict(zip(header, line, strict=False)) for line in lines]
-        return {_job(row["rule"], row["output_file"]) for row in due if row["plan"] == "update pending"}
+        return [dict(zip(header, line, strict=False)) for line in lines]
+
+    def planned(self, study: str = "smoke") -> set[str]:
+        """Return the jobs that are due, as `rule` or `rule:wildcard`."""
+        due = [row for row in self.summary(study) if row["plan"] == "update pending"]
+        return {_job(row["rule"], row["output_file"]) for row in due}
+
+    def listed_outputs(self) -> set[str]:
+        """Return every file that a rule lists as an output."""
+        return {row["output_file"] for row in self.summary()}
 
 
 def _job(rule: str, file: str) -> str:

@@ -161,3 +161,13 @@ def test_every_link_and_image_of_the_site_works(results):
 def test_manifests_hold_no_clock(results):
     for path in results.glob("runs/*/manifest.json"):
         assert not {"time", "date", "created"} & set(json.loads(path.read_text())), path
+
+
+@pytest.mark.parametrize(
+    "stage", ["budget", "laws", "claims", "mechanism/s-s85-smelt", "evaluate/s-s85-smelt"]
+)
+def test_the_workflow_knows_every_table_that_a_stage_writes(results, smoke, stage):
+    """What a rule does not list as an output is not made again when it is deleted."""
+    known = smoke.listed_outputs()
+    written = {f"results/smoke/{stage}/{path.name}" for path in (results / stage).glob("*.parquet")}
+    assert written and written <= known

@@ -36,6 +36,7 @@ rule evaluate_run:
         endpoints=f"{RESULTS}/evaluate/{{run}}/endpoints.parquet",
         validation=f"{RESULTS}/evaluate/{{run}}/validation.parquet",
         scores=f"{RESULTS}/evaluate/{{run}}/task_scores.parquet",
+        items=f"{RESULTS}/evaluate/{{run}}/items.parquet",
     log:
         f"{RESULTS}/logs/evaluate/{{run}}.log",
     conda:
@@ -67,5 +68,6 @@ rule evaluate:
         of_runs("evaluate/{run}/endpoints.parquet", RUNS),
         of_runs("evaluate/{run}/validation.parquet", RUNS),
         of_runs("evaluate/{run}/task_scores.parquet", RUNS),
+        of_runs("evaluate/{run}/items.parquet", RUNS),
     message:
         "Evaluation complete"

@@ -1,17 +1,30 @@
 # The loss law of each architecture, what follows from it, and a verdict on each claim.
 
+LAW_TABLES = [
+    "ablation_results",
+    "calibration",
+    "ce_gain",
+    "law_contrasts",
+    "law_coverage",
+    "law_draws",
+    "law_fits",
+    "law_notes",
+    "law_profiles",
+    "law_signs",
+    "length_profile",
+    "residuals",
+    "shot_curves",
+    "shot_tests",
+    "tpp",
+]
+
 
 rule laws_fit:
     input:
         rules.budget_tables.output,
         rules.evaluate.input,
     output:
-        fits=f"{RESULTS}/laws/law_fits.parquet",
-        draws=f"{RESULTS}/laws/law_draws.parquet",
-        gain=f"{RESULTS}/laws/ce_gain.parquet",
-        tpp=f"{RESULTS}/laws/tpp.parquet",
-        calibration=f"{RESULTS}/laws/calibration.parquet",
-        residuals=f"{RESULTS}/laws/residuals.parquet",
+        expand(f"{RESULTS}/laws/{{table}}.parquet", table=LAW_TABLES),
     log:
         f"{RESULTS}/logs/laws_fit.log",
     conda:
@@ -22,8 +35,8 @@ rule laws_fit:
         runtime=60,
     params:
         study=STUDY_FILE,
-        results=subpath(output.fits, ancestor=2),
-        out=subpath(output.fits, parent=True),
+        results=subpath(output[0], ancestor=2),
+        out=subpath(output[0], parent=True),
         settings=settings_hash(STUDY, "laws"),
         code=code_fingerprint("laws"),
     message:
