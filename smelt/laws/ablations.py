@@ -35,6 +35,10 @@ def ablation_tables(results: Results, analysis: SurfaceAnalysis) -> dict[str, li
         *_depth_shift(results, sweeps, analysis),
     ]
     notes = [{"analysis": "ablations", "ok": not missing, "reason": listing(missing)}]
+    for analysis in ("span_margin", "loops_margin", "depth_shift"):
+        found = any(row["contrast"].startswith(analysis) for row in contrasts)
+        reason = "" if found else listing(missing) or "the study has no such ablation"
+        notes.append({"analysis": analysis, "ok": found, "reason": reason})
     return {"ablation_results": rows, "law_contrasts": contrasts, "law_notes": notes}
 
 

@@ -68,6 +68,7 @@ def test_one_missing_run_is_named_and_everything_else_still_runs(tables):
     note = notes(rows)
     assert "B-s95-smelt" in note["pairs"]["reason"]
     assert "B-s85-span3" in note["ablations"]["reason"]
+    assert note["span_margin"]["ok"]
     assert "B-s95" in note["loss_gap"]["reason"]
     assert by(rows["law_fits"], "arch", "subset")["smelt", "all"]["n"] == 66
     assert by(rows["law_fits"], "arch", "subset")["smelt", "all"]["converged"]
@@ -101,6 +102,7 @@ def test_no_endpoints_for_a_fit_leave_nulls_with_the_reason(tables):
     assert "1 sparsity level only" in fit["note"]
     assert rows["ce_gain"] == rows["tpp"] == rows["law_draws"] == []
     assert not notes(rows)["code_margin"]["ok"]
+    assert notes(rows)["loops_margin"]["ok"]
     assert rows["calibration"]
     assert rows["ablation_results"]
 
