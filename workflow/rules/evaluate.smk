@@ -36,7 +36,7 @@ rule evaluate_run:
         endpoints=f"{RESULTS}/evaluate/{{run}}/endpoints.parquet",
         validation=f"{RESULTS}/evaluate/{{run}}/validation.parquet",
         scores=f"{RESULTS}/evaluate/{{run}}/task_scores.parquet",
-        items=f"{RESULTS}/evaluate/{{run}}/items.parquet",
+        answers=f"{RESULTS}/evaluate/{{run}}/items.parquet",
     log:
         f"{RESULTS}/logs/evaluate/{{run}}.log",
     conda:
