@@ -1,6 +1,7 @@
 """Every figure and table is drawn from the database, or says what is missing."""
 
 import json
+import shutil
 
 import duckdb
 import matplotlib.pyplot as plt
@@ -62,6 +63,21 @@ def _measured_tables():
 
     kept = {"runs", "pairs", "ablation_points", "power", "published_configs", "corpus_sources"}
     return DECLARED.keys() - kept
+
+
+@pytest.mark.slow
+def test_a_study_that_is_half_done_is_drawn_as_far_as_it_goes(study, tmp_path):
+    folder = Synthetic(study, tmp_path, sources=2).write()
+    for stage in ("runs", "evaluate", "mechanism"):
+        for run in (folder / stage).iterdir():
+            if run.name != "xs-s85-baseline":
+                shutil.rmtree(run)
+    build_database(study, folder, folder / "results.duckdb")
+    report = Report(Data(study, folder / "results.duckdb"), folder)
+    missing = {name for name in FIGURES if "<img" not in report.figure(name).html}
+    assert {"fig12", "fig14", "fig18", "figP2"} <= missing and "fig03" not in missing
+    frame = pd.read_csv(folder / "figures" / "fig03.csv")
+    assert set(frame["run"]) == {"xs-s85-baseline"}
 
 
 def test_points_are_those_of_the_database(data, drawn):

@@ -111,7 +111,9 @@ def frontier(data: Data) -> Drawing:
     """Figure 1b: both frontiers at the middle sparse level, with the bands of the cell bootstrap."""
     laws = _need_law(data)
     frame = data.endpoints()
-    sparse = [sparsity for sparsity in data.sparsities if sparsity]
+    sparse = sorted(sparsity for sparsity in frame["sparsity"].unique() if sparsity)
+    if not sparse:
+        raise NotMeasured(f"Not measured: study {data.study.name} has no endpoint at a sparsity above 0.")
     sparsity = sparse[len(sparse) // 2]
     part = frame[frame["sparsity"] == sparsity]
     compute = _compute_range(part)
