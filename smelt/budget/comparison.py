@@ -17,7 +17,7 @@ from smelt.budget.published import (
 from smelt.study import Geometry
 
 SIZES = ("hidden", "experts", "heads", "kv_heads", "head_dim", "expert_dim")
-# Column of this table: column of the paper and the decimals it is printed with.
+# Quantity of this table: column of the paper and the decimals it is printed with.
 PRINTED = {
     "active_params_b": ("active_params_b", 3),
     "total_params_b": ("total_params_b", 2),
@@ -87,12 +87,12 @@ def _row(
     matches: bool | None,
     solver: float | None,
 ) -> dict[str, Any]:
-    scale, percent, arch, column = key
+    scale, percent, arch, quantity = key
     return {
         "scale": scale,
         "sparsity": percent,
         "arch": arch,
-        "column": column,
+        "quantity": quantity,
         "printed": printed,
         "ours": ours,
         "difference": None if printed is None else ours - printed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import math
 import re
 import statistics
 from collections.abc import Iterator
@@ -52,10 +53,15 @@ def published_laws() -> dict[str, Law]:
     return {row["arch"]: Law(*(float(row[name]) for name in "EAKabc")) for row in rows}
 
 
-def predicted_gap(flops: float, sparse: float, tokens: float) -> float:
-    """Return SMELT's loss minus the Baseline's in nats; negative where looping is expected to help."""
-    laws = published_laws()
-    return laws["smelt"].loss(flops, sparse, tokens) - laws["baseline"].loss(flops, sparse, tokens)
+def predicted_gap(flops: float, sparse: float, tokens: float, vocab: int) -> float | None:
+    """Return SMELT's loss minus the Baseline's in nats; negative where looping is expected to help.
+
+    None where a law's loss is above ln(vocab), that of a uniform guess: there it says nothing.
+    """
+    losses = {arch: law.loss(flops, sparse, tokens) for arch, law in published_laws().items()}
+    if max(losses.values()) > math.log(vocab):
+        return None
+    return losses["smelt"] - losses["baseline"]
 
 
 def endpoint_tokens(study: Study, horizon: int) -> int:
@@ -90,7 +96,7 @@ def _cells(study: Study) -> Iterator[list[dict[str, Any]]]:
                         "horizon": horizon,
                         "flops": flops,
                         "tokens": float(tokens),
-                        "gap_predicted": predicted_gap(cost.flops, sparse, tokens),
+                        "gap_predicted": predicted_gap(cost.flops, sparse, tokens, study.corpus.vocab),
                         "in_window": WINDOW_FLOPS[0] <= flops <= WINDOW_FLOPS[1]
                         and WINDOW_SPARSITY[0] <= sparse <= WINDOW_SPARSITY[1],
                     }

@@ -119,16 +119,26 @@ def _power(plan: dict[str, Any], spread: dict[tuple[str, int], float]) -> str:
     rows = []
     for row in plan["power"]:
         known = spread.get((row["cell"], row["horizon"]))
+        if row["gap_predicted"] is None and known is None:
+            continue
         rows.append([
             row["cell"], str(row["horizon"]), quantity(row["tokens"]), f"{row['flops']:.2e}",
-            f"{row['gap_predicted']:+.4f}", "inside" if row["in_window"] else "EXTRAPOLATED",
+            "none" if row["gap_predicted"] is None else f"{row['gap_predicted']:+.4f}",
+            "inside" if row["in_window"] else "EXTRAPOLATED",
             "unknown" if known is None else f"{known:.4f}",
         ])  # fmt: skip
-    return (
+    silent = sum(row["gap_predicted"] is None for row in plan["power"])
+    head = (
         "Loss gap, SMELT minus Baseline in nats per token, that the paper's law (table 6) expects. The law\n"
-        "was fitted on S 85-97% and 1.3e19 to 2.2e21 FLOPs; outside that window the number is extrapolated.\n"
-        + _table(["cell", "horizon", "tokens", "FLOPs", "gap", "window", "seed spread"], rows)
+        "was fitted on S 85-97% and 1.3e19 to 2.2e21 FLOPs; outside that window a number is extrapolated.\n"
     )
+    if silent:
+        head += (
+            f"For {silent} of {len(plan['power'])} endpoints it predicts a loss above that of a uniform "
+            "guess, so it says nothing there.\n"
+        )
+    header = ["cell", "horizon", "tokens", "FLOPs", "gap", "window", "seed spread"]
+    return head + (_table(header, rows) if rows else "")
 
 
 def match_text(run: str, baseline: Geometry, best: Match, others: list[Match]) -> str:

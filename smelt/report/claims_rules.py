@@ -1,4 +1,7 @@
-"""The rules that turn estimates with intervals into verdicts; fixed before any data were seen.
+"""The rules that turn estimates with intervals into verdicts; the same for every study.
+
+They were written before any study was run, but for one: that a contradiction about trained models must hold
+across models was added after a first look at smoke, whose models are too short to contradict anything.
 
 A claim is a set of components that must all hold. Each component is a number whose sign decides, with a 95%
 interval, written so that positive supports the claim.

@@ -10,22 +10,22 @@ from dataclasses import dataclass
 _TABLES = {
     # budget
     "runs": (
-        "run:s | cell:s scale:s sparsity:i arch:s grouping:s seed:i baseline:s? spec_hash:s hidden:i layers:i "
-        "effective_layers:i loop_start:i loop_length:i loop_count:i loop_order:s heads:i kv_heads:i head_dim:i "
-        "experts:i top_k:i expert_dim:i params_total:i params_active:i params_attention:i params_experts:i "
-        "params_router:i params_norms:i flops_per_token:f kv_bytes_per_token:i sparsity_measured:f "
-        "sparsity_own_control:f? lr:f tokens_planned:i"
+        "run:s | cell:s scale:s sparsity:i arch:s grouping:s seed:i baseline:s? spec_hash:s hidden:i "
+        "layers:i effective_layers:i loop_start:i loop_length:i loop_count:i loop_order:s heads:i kv_heads:i "
+        "head_dim:i experts:i top_k:i expert_dim:i params_total:i params_active:i params_attention:i "
+        "params_experts:i params_router:i params_norms:i flops_per_token:f kv_bytes_per_token:i "
+        "sparsity_measured:f sparsity_own_control:f? lr:f tokens_planned:i"
     ),
     "pairs": "run:s | cell:s baseline:s flops_ratio:f params_ratio:f kv_ratio:f source:s",
     "ablation_points": "ablation:s sparsity:i arch:s value:i | run:s",
-    "power": "cell:s horizon:i | flops:f tokens:f gap_predicted:f in_window:b",
+    "power": "cell:s horizon:i | flops:f tokens:f gap_predicted:f? in_window:b",
     "published_configs": (
-        "scale:s sparsity:i arch:s column:s | printed:f? ours:f? difference:f? matches:b? solver:f?"
+        "scale:s sparsity:i arch:s quantity:s | printed:f? ours:f? difference:f? matches:b? solver:f?"
     ),
     # corpus
     "corpus_sources": (
-        "source:s | category:s licence:s documents:i train_tokens:i validation_tokens:i bytes:i bytes_per_token:f "
-        "repeated_8grams:f sha256:s"
+        "source:s | category:s licence:s documents:i train_tokens:i validation_tokens:i bytes:i "
+        "bytes_per_token:f repeated_8grams:f sha256:s"
     ),
     # train
     "train_log": (
@@ -35,13 +35,14 @@ _TABLES = {
     "throughput": "run:s phase:s | tokens_per_s:f mfu:f? peak_flops:f? device:s seconds:f",
     # evaluate
     "endpoints": (
-        "run:s horizon:i | tokens:i flops:f val_loss:f suite:s core:f? completion:f? mmlu:f? baseline_version:s?"
+        "run:s horizon:i | tokens:i flops:f val_loss:f suite:s core:f? completion:f? mmlu:f? "
+        "baseline_version:s?"
     ),
     "validation": ("run:s horizon:i source:s category:s length_bucket:i | tokens:i loss_sum:f documents:i"),
     "task_scores": "run:s horizon:i task:s shots:i seed:i metric:s | category:s value:f n:i chance:f?",
     "items": (
-        "run:s horizon:i task:s shots:i seed:i item:i option:i | part:s gold:b nll:f tokens:i bytes:i greedy:b "
-        "truncated:b"
+        "run:s horizon:i task:s shots:i seed:i item:i option:i | part:s gold:b nll:f tokens:i bytes:i "
+        "greedy:b truncated:b"
     ),
     # laws
     # SQL knows no upper and lower case: beside A the exponents a, b, c need longer names

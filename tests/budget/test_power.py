@@ -34,7 +34,7 @@ def test_data_terms_cross_where_the_paper_says():
 
 
 def test_gap_grows_with_compute_inside_the_window():
-    gaps = [predicted_gap(flops, 0.85, 2e11) for flops in (6.3e8, 1.3e9, 4.2e9)]
+    gaps = [predicted_gap(flops, 0.85, 2e11, 65536) for flops in (6.3e8, 1.3e9, 4.2e9)]
     assert gaps == sorted(gaps, reverse=True)
     assert all(-0.02 < gap < 0 for gap in gaps)
 
@@ -48,6 +48,12 @@ def test_every_sparse_endpoint_of_the_paper_is_in_the_window():
 @pytest.mark.parametrize("name", ["smoke", "nano"])
 def test_small_studies_are_extrapolations(name):
     assert not any(row["in_window"] for row in power_rows(load_study(name)))
+
+
+def test_no_gap_is_told_where_the_law_is_worse_than_a_guess():
+    # At 1e5 tokens the data term alone is hundreds of nats.
+    assert predicted_gap(1e6, 0.85, 1e5, 1024) is None
+    assert {row["gap_predicted"] for row in power_rows(load_study("nano"))} == {None}
 
 
 def test_endpoint_tokens_count_trunk_and_branch():

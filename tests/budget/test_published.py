@@ -27,7 +27,7 @@ def test_28_configurations_are_reproduced_to_the_printed_digits(rows):
     known = {(row.scale, row.sparsity, row.arch) for row in published().values() if row.geometry}
     checked = 0
     for row in rows:
-        if (row["scale"], row["sparsity"], row["arch"]) in known and row["column"] in PRINTED:
+        if (row["scale"], row["sparsity"], row["arch"]) in known and row["quantity"] in PRINTED:
             if row["printed"] is None:
                 assert row["arch"] == "baseline"
                 continue
@@ -40,7 +40,7 @@ def test_flops_ratios_within_a_thousandth(rows):
     differences = [
         abs(row["difference"])
         for row in rows
-        if row["column"] == "flops_ratio" and row["arch"] == "smelt" and row["sparsity"]
+        if row["quantity"] == "flops_ratio" and row["arch"] == "smelt" and row["sparsity"]
     ]
     assert len(differences) == 12
     assert max(differences) < 0.001
@@ -58,14 +58,14 @@ def test_attended_context_is_found():
 
 def test_sparsity_of_baselines_and_both_controls(rows):
     for row in rows:
-        if row["column"] == "sparsity_measured_pct" and row["arch"] == "baseline":
+        if row["quantity"] == "sparsity_measured_pct" and row["arch"] == "baseline":
             assert row["matches"] is True, row
-        if row["column"] == "sparsity_own_control_pct" and row["sparsity"]:
+        if row["quantity"] == "sparsity_own_control_pct" and row["sparsity"]:
             assert row["matches"] is True, row
     misses = [
         row
         for row in rows
-        if row["column"] == "sparsity_measured_pct" and row["arch"] == "smelt" and row["sparsity"]
+        if row["quantity"] == "sparsity_measured_pct" and row["arch"] == "smelt" and row["sparsity"]
     ]
     # The printed SMELT column is not that of the Baseline's control: it never matches.
     assert len(misses) == 12
@@ -74,7 +74,9 @@ def test_sparsity_of_baselines_and_both_controls(rows):
 
 def test_looped_rows_at_s0_do_not_reconcile_and_say_so(rows):
     for scale in ("100M", "200M", "600M", "1.6B"):
-        own = {r["column"]: r for r in rows if (r["scale"], r["sparsity"], r["arch"]) == (scale, 0, "smelt")}
+        own = {
+            r["quantity"]: r for r in rows if (r["scale"], r["sparsity"], r["arch"]) == (scale, 0, "smelt")
+        }
         assert own["total_params_b"]["matches"] is True
         assert own["active_params_b"]["matches"] is False
         assert own["flops_ratio"]["matches"] is False
@@ -86,5 +88,5 @@ def test_looped_rows_at_s0_do_not_reconcile_and_say_so(rows):
 
 
 def test_keys_are_unique(rows):
-    keys = [(r["scale"], r["sparsity"], r["arch"], r["column"]) for r in rows]
+    keys = [(r["scale"], r["sparsity"], r["arch"], r["quantity"]) for r in rows]
     assert len(set(keys)) == len(keys)

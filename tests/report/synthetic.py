@@ -163,7 +163,7 @@ class Synthetic(MechanismRows, LawRows):
                 "scale": "200M",
                 "sparsity": sparsity,
                 "arch": arch,
-                "column": column,
+                "quantity": column,
                 "printed": printed,
                 "ours": printed * 1.001 if (sparsity, arch) != (0, "smelt") else None,
                 "difference": printed * 0.001 if (sparsity, arch) != (0, "smelt") else None,

@@ -29,7 +29,7 @@ rule laws_fit:
         f"{RESULTS}/logs/laws_fit.log",
     conda:
         "../../environment.yml"
-    threads: 8
+    threads: 1
     resources:
         mem_mb=3000,
         runtime=60,

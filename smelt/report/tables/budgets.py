@@ -160,15 +160,15 @@ def _published_note(data: Data) -> str:
     """Say how well the accounting reproduces the paper's printed configurations."""
     found = data.frame(
         """
-        SELECT "column", count(matches)::INT AS n, count_if(matches)::INT AS equal FROM published_configs
+        SELECT quantity, count(matches)::INT AS n, count_if(matches)::INT AS equal FROM published_configs
         WHERE NOT (arch = 'smelt' AND sparsity = 0)
-        GROUP BY "column" HAVING count(matches) > 0 ORDER BY "column"
+        GROUP BY quantity HAVING count(matches) > 0 ORDER BY quantity
         """
     )
     if found.empty:
         return ""
     off = found[found["equal"] < found["n"]]
-    others = ", ".join(f"{row['n'] - row['equal']} of {row['column']}" for row in off.to_dict("records"))
+    others = ", ".join(f"{row['n'] - row['equal']} of {row['quantity']}" for row in off.to_dict("records"))
     others = f", all but {others}" if others else ""
     return (
         f"The accounting gives {found['equal'].sum()} of the {found['n'].sum()} values printed for the 28 "
@@ -191,13 +191,13 @@ def recounted(data: Data) -> TableView:
     data.need("published_configs")
     frame = data.frame(
         """
-        SELECT scale, sparsity, arch, "column", printed, ours, solver FROM published_configs
+        SELECT scale, sparsity, arch, quantity, printed, ours, solver FROM published_configs
         WHERE arch IN ('baseline', 'smelt')
         """
     )
     wide = frame.pivot_table(
         index=["scale", "sparsity", "arch"],
-        columns="column",
+        columns="quantity",
         values=["printed", "ours", "solver"],
         aggfunc="first",
     )
