@@ -26,6 +26,7 @@ from pathlib import Path
 VARIABLE = "SMELT_WARM"
 HEAVY = ("smelt.corpus", "smelt.train.engine", "smelt.evaluate.run", "smelt.mechanism.capture")
 _SERVERS: list[subprocess.Popen] = []  # kept, so that their standard input stays open
+_PATIENCE = 10.0  # seconds for a request that is being sent
 _FORWARDED = (signal.SIGTERM, signal.SIGUSR1)
 
 
@@ -91,6 +92,24 @@ def _ask(connection: socket.socket, arguments: list[str]) -> int:
     return int.from_bytes(answer, "big")
 
 
+def _receive(connection: socket.socket) -> tuple[dict, list[int]]:
+    """Read a request and the two files it comes with. OSError or EOFError where it breaks off."""
+    connection.settimeout(_PATIENCE)
+    size, files, _, _ = socket.recv_fds(connection, 8, 2)
+    data, length = bytearray(), int.from_bytes(size, "big")
+    while len(files) == 2 and len(data) < length:
+        part = connection.recv(min(1 << 16, length - len(data)))
+        if not part:
+            break
+        data += part
+    if len(size) < 8 or len(files) < 2 or len(data) < length:
+        for file in files:
+            os.close(file)
+        raise EOFError("the command that asked for a job is gone")
+    connection.settimeout(None)
+    return json.loads(data), files
+
+
 class _Server:
     """One listener, and one connection for each running job."""
 
@@ -123,14 +142,18 @@ class _Server:
         for module in HEAVY:  # the first job pays
             importlib.import_module(module)
         connection, _ = self.listener.accept()
-        size, files, _, _ = socket.recv_fds(connection, 8, 2)
-        data = bytearray()
-        while len(data) < int.from_bytes(size, "big"):
-            data += connection.recv(1 << 16)
+        try:
+            request, files = _receive(connection)
+        except (OSError, EOFError):
+            connection.close()
+            return
         pid = os.fork()
         if not pid:
-            connection.close()
-            self._become(json.loads(data), files)
+            try:
+                connection.close()
+                self._become(request, files)
+            finally:
+                os._exit(1)
         for file in files:
             os.close(file)
         self.jobs[pid] = connection
@@ -142,8 +165,8 @@ class _Server:
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self.listener.close()
-        for connection in self.jobs.values():
-            connection.close()
+        for other in self.jobs.values():
+            other.close()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for number, file in enumerate(files, 1):
             os.dup2(file, number)
@@ -158,13 +181,19 @@ class _Server:
         os._exit(status)
 
     def _reap(self) -> None:
-        while self.jobs:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if not pid:
-                return
-            code = os.waitstatus_to_exitcode(status)
-            with contextlib.suppress(OSError), self.jobs.pop(pid) as connection:
-                connection.sendall((code if code >= 0 else 128 - code).to_bytes(4, "big"))
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    return
+                if pid in self.jobs:
+                    self._answer(self.jobs.pop(pid), os.waitstatus_to_exitcode(status))
+
+    @staticmethod
+    def _answer(connection: socket.socket, code: int) -> None:
+        with contextlib.suppress(OSError), connection:
+            # A signal's number is told as a shell tells it.
+            connection.sendall((code if code >= 0 else 128 - code).to_bytes(4, "big"))
 
     def _signal(self, pid: int, connection: socket.socket) -> None:
         try:

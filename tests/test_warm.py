@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -97,6 +98,27 @@ def test_a_job_ends_with_the_command_that_asked_for_it(folder, server):
     job.kill()
     # The job holds the other end of the pipe: it reads to its end once the job is gone too.
     assert b"sleep" in job.communicate(timeout=60)[0]
+
+
+@pytest.mark.parametrize("begun", [b"", b"123", (1 << 20).to_bytes(8, "big") + b"half a request"])
+def test_a_command_that_breaks_off_holds_up_nobody(folder, server, begun):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(server[warm.VARIABLE])
+        if begun:
+            socket.send_fds(connection, [begun], [1, 2])
+    assert run(folder, server, "0").returncode == 0
+
+
+def test_jobs_side_by_side_survive_one_that_is_killed(folder, server):
+    other = folder / "other"
+    other.mkdir()
+    (other / "job.py").write_text(MODULE)
+    lasting, killed = started(folder, server), started(other, server)
+    killed.kill()
+    killed.communicate(timeout=60)
+    assert run(folder, server, "0").returncode == 0
+    lasting.send_signal(signal.SIGTERM)
+    assert lasting.wait(timeout=60) == 128 + signal.SIGTERM
 
 
 def test_without_a_server_the_job_runs_by_itself(folder, server):
