@@ -21,7 +21,7 @@ reproduce: setup
 	$(BIN)/snakemake --cores $(CORES) --config study=$(STUDY) $(if $(SEEDS),seeds=$(SEEDS))
 
 plan: setup
-	$(BIN)/python -m smelt.budget plan --study $(STUDY)
+	$(BIN)/python -m smelt.budget plan --study $(STUDY) $(if $(SEEDS),--seeds $(SEEDS))
 
 lint: setup
 	$(BIN)/ruff check .

@@ -30,6 +30,7 @@ localrules:
     mechanism,
     laws,
     tables,
+    plan,
 
 
 rule all:

@@ -1,4 +1,4 @@
-"""Compute-optimal frontier in closed form (PAPER.md section 5).
+"""Compute-optimal frontier in closed form (docs/paper.md section 5).
 
 At compute C = F D the loss is minimal at F* = (a A (1-S)^b C^c / (c K))^(1/(a+c)), D* = C / F*. Both
 reducible terms then fall as C^-gamma, so the frontier is E + Q C^-gamma and can be inverted without a search.

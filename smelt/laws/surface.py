@@ -1,4 +1,4 @@
-"""The loss surface L(F, S, D) = E + A (1-S)^b / F^a + K / D^c (PAPER.md section 5)."""
+"""The loss surface L(F, S, D) = E + A (1-S)^b / F^a + K / D^c (docs/paper.md section 5)."""
 
 from __future__ import annotations
 

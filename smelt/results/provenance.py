@@ -16,7 +16,6 @@ from smelt.results.parquet import read_rows
 from smelt.study import Study
 
 PACKAGES = (
-    "smelt",
     "torch",
     "lightning",
     "numpy",
@@ -98,8 +97,8 @@ def _corpus(results: Path) -> str:
 
 
 def _commit() -> str:
-    """Return the commit of the source tree, `unknown` outside a Git checkout."""
-    command = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    """Return the commit of the source tree, `-dirty` with changes of its files, `unknown` outside Git."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty"]
     try:
         found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20)
     except (OSError, subprocess.SubprocessError):

@@ -21,7 +21,7 @@ class Execution:
     Attributes:
         layer: physical layer, 0-based.
         visit: 0 for the first visit of a looped layer and for every layer outside the span.
-        scale: factor on each sublayer write; 1/loop_count inside the span, else 1 (section 2).
+        scale: factor on each sublayer write; 1/loop_count inside the span, else 1 (section 1).
         looped: whether the layer belongs to the span.
     """
 

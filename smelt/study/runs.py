@@ -89,7 +89,6 @@ class RunSpec:
     def spec_hash(self) -> str:
         """SHA-256 of what changes the trained weights; labels of the run are not part of it."""
         corpus = asdict(self.corpus)
-        del corpus["attended_context"]  # used for counting only
         training = asdict(self.training)
         del training["logger"]
         return sha256_json(

@@ -7,6 +7,7 @@ import pytest
 from smelt.budget.comparison import comparison_rows
 from smelt.budget.published import fit_attended, published
 from smelt.budget.solver import GOALS
+from smelt.study import load_study
 
 PRINTED = ("active_params_b", "total_params_b", "flops_ratio", "kv_ratio")
 
@@ -52,6 +53,7 @@ def test_attended_context_is_found():
     assert fit.error < 0.5e-3
     # Section 3 found about 395 by hand.
     assert abs(fit.best - 395) < 10
+    assert fit.low <= load_study("paper").corpus.attended_context <= fit.high
     # The range is tight: the FLOPs ratios do determine it.
     assert fit.high - fit.low < 20
 

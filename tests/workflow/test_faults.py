@@ -192,3 +192,18 @@ def test_terminate_leaves_nothing_half_written(tiny, undisturbed):
     result = tiny.snakemake("tables", study="tiny", results="terminated")
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-5000:]
     assert contents(tiny.folder / "terminated/tiny") == undisturbed
+
+
+def test_full_disk(tiny, undisturbed, tmp_path):
+    """A full disk is told in one sentence; with room again the same command finishes with the same tables."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(tmp_path)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("needs the right to mount a small file system")
+    try:
+        refuse(tiny, "No space left on device", study="tiny", results=str(tmp_path))
+        subprocess.run(["mount", "-o", "remount,size=400m", str(tmp_path)], check=True)
+        result = tiny.snakemake("tables", study="tiny", results=str(tmp_path))
+        assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-5000:]
+        assert contents(tmp_path / "tiny") == undisturbed
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)

@@ -40,10 +40,13 @@ rule plan:
         runtime=10,
     params:
         study=STUDY_FILE,
+        seeds=SEEDS,
+        results=RESULTS,
     message:
         "Planning sizes, FLOPs, memory, disk and expected gaps"
     shell:
-        "python -m smelt.budget plan --study {params.study:q} 2> {log:q}"
+        "python -m smelt.budget plan --study {params.study:q} --seeds {params.seeds} "
+        "--results {params.results:q} 2> {log:q}"
 
 
 rule budget:
