@@ -7,7 +7,7 @@ from typing import Any
 
 from smelt import cli
 from smelt.errors import SmeltError
-from smelt.laws import ablations, benchmarks, lengths, pairs, shots, subsets, surfaces
+from smelt.laws import ablations, benchmarks, lengths, pairs, referees, shots, subsets, surfaces
 from smelt.laws.inputs import Results, designs, load_results
 from smelt.laws.recovery import recovery_tables
 from smelt.results.parquet import write_table
@@ -55,6 +55,7 @@ def analyses(results: Results) -> dict[str, Rows]:
         pairs.gap_tables(results, surface),
         pairs.win_tables(results),
         ablations.ablation_tables(results, surface),
+        referees.referee_tables(results, surface),
         benchmarks.calibration_tables(results),
         subsets.subset_tables(results, surface),
         lengths.length_tables(results),

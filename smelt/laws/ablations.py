@@ -8,26 +8,27 @@ from typing import Any
 import numpy as np
 
 from smelt.laws.inputs import Results, listing
-from smelt.laws.noise import Spread, contrast, difference_spread
+from smelt.laws.noise import Spread, common_seeds, contrast, difference_spread, paired, run_spread
 from smelt.laws.surfaces import SurfaceAnalysis
 from smelt.study.runs import span_layers
 
 # Simulated sweeps behind the interval of the best depth.
 DRAWS = 4000
-Losses = dict[int, list[float]]
+# Loss in nats by point of a sweep and training seed.
+Losses = dict[int, dict[int, float]]
+Sweeps = dict[tuple[str, int, str], Losses]
 
 
 def ablation_tables(results: Results, analysis: SurfaceAnalysis) -> dict[str, list[dict[str, Any]]]:
     """Return `ablation_results`, the contrasts of C2 to C4 and notes on what is missing."""
     rows, missing = [], []
-    sweeps: dict[tuple[str, int, str], Losses] = defaultdict(dict)
+    sweeps: Sweeps = defaultdict(dict)
     for point in results.ablation_points:
-        runs = _seed_runs(results, point["run"])
-        if not runs:
+        losses = seed_losses(results, point["run"])
+        if not losses:
             missing.append(f"{point['run']} has no endpoint at the last horizon")
             continue
-        rows.append(_row(results, point, runs))
-        losses = [results.endpoints[run, results.study.training.horizons[-1]]["val_loss"] for run in runs]
+        rows.append(_row(results, point, [seed_run(point["run"], seed) for seed in losses]))
         sweeps[point["ablation"], point["sparsity"], point["arch"]][point["value"]] = losses
     contrasts = [
         *_margins(results, sweeps, analysis, "span"),
@@ -35,18 +36,23 @@ def ablation_tables(results: Results, analysis: SurfaceAnalysis) -> dict[str, li
         *_depth_shift(results, sweeps, analysis),
     ]
     notes = [{"analysis": "ablations", "ok": not missing, "reason": listing(missing)}]
-    for analysis in ("span_margin", "loops_margin", "depth_shift"):
-        found = any(row["contrast"].startswith(analysis) for row in contrasts)
+    for name in ("span_margin", "loops_margin", "depth_shift"):
+        found = any(row["contrast"].startswith(name) for row in contrasts)
         reason = "" if found else listing(missing) or "the study has no such ablation"
-        notes.append({"analysis": analysis, "ok": found, "reason": reason})
+        notes.append({"analysis": name, "ok": found, "reason": reason})
     return {"ablation_results": rows, "law_contrasts": contrasts, "law_notes": notes}
 
 
-def _seed_runs(results: Results, first: str) -> list[str]:
-    """Return the runs of all seeds of an ablation point that reached the last horizon."""
+def seed_run(first: str, seed: int) -> str:
+    """Return the identifier of a run under another training seed than the first."""
+    return first if seed == 0 else f"{first}-seed{seed}"
+
+
+def seed_losses(results: Results, first: str) -> dict[int, float]:
+    """Return a run's loss in nats at the last horizon by training seed, of the seeds that reached it."""
     last = results.study.training.horizons[-1]
-    names = [first if seed == 0 else f"{first}-seed{seed}" for seed in results.seeds]
-    return [name for name in names if (name, last) in results.endpoints]
+    ends = {seed: results.endpoints.get((seed_run(first, seed), last)) for seed in results.seeds}
+    return {seed: end["val_loss"] for seed, end in ends.items() if end is not None}
 
 
 def _row(results: Results, point: dict[str, Any], runs: list[str]) -> dict[str, Any]:
@@ -88,7 +94,7 @@ def _evaluation_error(results: Results, runs: list[str], horizon: int) -> float 
 
 
 def _margins(
-    results: Results, sweeps: dict, analysis: SurfaceAnalysis, ablation: str
+    results: Results, sweeps: Sweeps, analysis: SurfaceAnalysis, ablation: str
 ) -> list[dict[str, Any]]:
     """Return `<ablation>_margin:<S>:<value>`: the excess loss in nats over the recipe's own value."""
     recipe = _recipe_value(results, ablation)
@@ -99,9 +105,9 @@ def _margins(
     groups: dict[tuple[int, int], list[float]] = {}
     for sparsity, losses in merged.items():
         for value in losses:
-            if value != recipe and recipe in losses:
-                pairs = zip(losses[value], losses[recipe], strict=False)
-                groups[sparsity, value] = [other - ours for other, ours in pairs]
+            differences = paired(losses[value], losses.get(recipe, {}))
+            if value != recipe and differences:
+                groups[sparsity, value] = differences
     spread = difference_spread(groups, analysis)
     rows = []
     for (sparsity, value), differences in groups.items():
@@ -120,57 +126,51 @@ def _recipe_value(results: Results, ablation: str) -> int | None:
     return span_layers(study, layers) if ablation == "span" else study.loop.visits
 
 
-def _depth_shift(results: Results, sweeps: dict, analysis: SurfaceAnalysis) -> list[dict[str, Any]]:
+def _depth_shift(results: Results, sweeps: Sweeps, analysis: SurfaceAnalysis) -> list[dict[str, Any]]:
     """Return `depth_shift:<S>`: best effective depth of the looped model minus the Baseline's, in layers.
 
-    The interval is over simulated sweeps: each point's loss plus normal noise, best depths taken anew.
+    The interval is over simulated sweeps: each point's loss plus normal noise, whose size is itself drawn
+    with the freedom of its estimate, best depths taken anew.
     """
     rows = []
     for sparsity in sorted({sparsity for kind, sparsity, _ in sweeps if kind == "depth"}):
         sides = [sweeps.get(("depth", sparsity, arch), {}) for arch in ("looped", "baseline")]
-        if any(len(side) < 2 for side in sides):
+        if any(len(side) < 2 or not common_seeds(side) for side in sides):
             continue
-        spread = difference_spread(_within(sides), analysis)
-        generator = np.random.default_rng(0)
         depths = [
             _effective(results, side, looped) for side, looped in zip(sides, (True, False), strict=True)
         ]
         best = [depth[int(np.argmin(_means(side)))] for depth, side in zip(depths, sides, strict=True)]
-        ends = (None, None)
-        if spread.deviation is not None:
-            drawn = [
-                _best_draws(side, depth, spread, generator) for side, depth in zip(sides, depths, strict=True)
-            ]
-            low, high = np.percentile(drawn[0] - drawn[1], (2.5, 97.5))
-            ends = (float(low), float(high))
-        at_edge = [
-            name
-            for name, depth, value in zip(("looped", "Baseline"), depths, best, strict=True)
-            if value in (depth.min(), depth.max())
-        ]
-        basis = spread.basis
-        if at_edge:
-            basis += f"; the best {' and '.join(at_edge)} depth is at the edge of its sweep"
+        shift = float(best[0] - best[1])
+        spread = run_spread(sides, analysis)
+        ends = (None, None) if spread.deviation is None else _shift_ends(sides, depths, spread)
         count = sum(len(side) for side in sides)
-        rows.append(
-            contrast(f"depth_shift:{sparsity}", float(best[0] - best[1]), ends, "layers", count, basis)
-        )
+        note = _edge_note(depths, best)
+        rows.append(contrast(f"depth_shift:{sparsity}", shift, ends, "layers", count, spread.basis, note))
     return rows
 
 
-def _within(sides: list[Losses]) -> dict[tuple[int, int], list[float]]:
-    """Return differences from the seed's mean over the sweep, by point: what training seeds do not share."""
-    groups = {}
-    for index, side in enumerate(sides):
-        seeds = min(len(values) for values in side.values())
-        level = np.mean([values[:seeds] for values in side.values()], axis=0)
-        for value, losses in side.items():
-            groups[index, value] = list(np.array(losses[:seeds]) - level)
-    return groups
+def _edge_note(depths: list[np.ndarray], best: list[int]) -> str:
+    """Say which best depth is merely where its sweep ends, or return an empty string.
+
+    A looped model that is best at the deepest point may only be better still beyond: that cannot make a
+    shift towards deeper looped models smaller.
+    """
+    looped, baseline = depths
+    edges = []
+    if best[0] == looped.min() or (best[0] == looped.max() and best[0] <= best[1]):
+        edges.append("looped")
+    if best[1] in (baseline.min(), baseline.max()):
+        edges.append("Baseline")
+    if not edges:
+        return ""
+    return f"the best depth of the {' and the '.join(edges)} sweep is at its edge and may lie beyond"
 
 
 def _means(side: Losses) -> np.ndarray:
-    return np.array([np.mean(side[value]) for value in sorted(side)])
+    """Return the mean losses of a sweep, shallowest first, over the seeds that all of its points have."""
+    seeds = common_seeds(side)
+    return np.array([np.mean([side[value][seed] for seed in seeds]) for value in sorted(side)])
 
 
 def _effective(results: Results, side: Losses, looped: bool) -> np.ndarray:
@@ -180,11 +180,14 @@ def _effective(results: Results, side: Losses, looped: bool) -> np.ndarray:
     return np.array([value + extra * span_layers(study, value) for value in sorted(side)])
 
 
-def _best_draws(
-    side: Losses, depth: np.ndarray, spread: Spread, generator: np.random.Generator
-) -> np.ndarray:
-    seeds = min(len(values) for values in side.values())
-    # The spread is that of a difference of two runs; one run's share of its variance is a half.
-    deviation = spread.deviation / np.sqrt(2 * seeds)
-    noise = deviation * generator.normal(size=(DRAWS, len(depth)))
-    return depth[np.argmin(_means(side) + noise, axis=1)]
+def _shift_ends(sides: list[Losses], depths: list[np.ndarray], spread: Spread) -> tuple[float, float]:
+    """Return the 95% interval of the difference in best depth under noise of the size of `spread`."""
+    generator = np.random.default_rng(0)
+    deviations_d = spread.deviation * np.sqrt(spread.freedom / generator.chisquare(spread.freedom, DRAWS))
+    drawn = []
+    for side, depth in zip(sides, depths, strict=True):
+        noise_dp = generator.normal(size=(DRAWS, len(depth))) / np.sqrt(len(common_seeds(side)))
+        losses_dp = _means(side) + deviations_d[:, None] * noise_dp
+        drawn.append(depth[np.argmin(losses_dp, axis=1)])
+    low, high = np.percentile(drawn[0] - drawn[1], (2.5, 97.5))
+    return float(low), float(high)

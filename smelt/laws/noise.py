@@ -20,7 +20,7 @@ MIN_FREEDOM = 12
 
 @dataclass(frozen=True)
 class Spread:
-    """Standard deviation of one paired difference in nats, its degrees of freedom and what it covers."""
+    """Standard deviation of one loss or one difference in nats, its degrees of freedom and what it covers."""
 
     deviation: float | None
     freedom: int
@@ -35,7 +35,7 @@ class Spread:
 
 
 def difference_spread(groups: Mapping[object, Sequence[float]], analysis: SurfaceAnalysis) -> Spread:
-    """Return the spread of differences between two runs on the same tokens.
+    """Return the spread of one difference between two runs on the same tokens.
 
     Args:
         groups: for each comparison, its difference in nats under each training seed; deviations within the
@@ -47,6 +47,47 @@ def difference_spread(groups: Mapping[object, Sequence[float]], analysis: Surfac
     if freedom > 0:
         squares = sum(float(np.var(values) * len(values)) for values in groups.values())
         return Spread(float(np.sqrt(squares / freedom)), freedom, SEEDS_BASIS)
+    return _scatter(analysis)
+
+
+def run_spread(sweeps: Sequence[Mapping[int, Mapping[int, float]]], analysis: SurfaceAnalysis) -> Spread:
+    """Return the spread of one run's loss about its point and its seed.
+
+    Args:
+        sweeps: for each sweep, the losses in nats by point and training seed. What a seed does to all points
+            of its sweep alike moves no optimum and is taken off: (points - 1)(seeds - 1) degrees of freedom
+            remain of the seeds that all points have.
+        analysis: the fitted surfaces, whose scatter stands in where there is one seed only.
+    """
+    squares, freedom = 0.0, 0
+    for sweep in sweeps:
+        seeds = common_seeds(sweep)
+        losses_ps = np.array([[losses[seed] for seed in seeds] for losses in sweep.values()])
+        if len(seeds) > 1:
+            rest_ps = losses_ps - losses_ps.mean(0) - losses_ps.mean(1, keepdims=True) + losses_ps.mean()
+            squares += float((rest_ps**2).sum())
+            freedom += (len(sweep) - 1) * (len(seeds) - 1)
+    if freedom > 0:
+        return Spread(float(np.sqrt(squares / freedom)), freedom, SEEDS_BASIS)
+    both = _scatter(analysis)
+    if both.deviation is None:
+        return both
+    # The scatter is that of a difference of two runs; one run's share of its variance is a half.
+    return Spread(both.deviation / np.sqrt(2), both.freedom, both.basis)
+
+
+def common_seeds(sweep: Mapping[int, Mapping[int, float]]) -> list[int]:
+    """Return the training seeds that every point of a sweep has, ascending."""
+    return sorted(set.intersection(*(set(losses) for losses in sweep.values())))
+
+
+def paired(first: Mapping[int, float], second: Mapping[int, float]) -> list[float]:
+    """Return first minus second for every training seed that both have."""
+    return [first[seed] - second[seed] for seed in sorted(first.keys() & second.keys())]
+
+
+def _scatter(analysis: SurfaceAnalysis) -> Spread:
+    """Return the spread of a difference of two runs by the scatter of the endpoints about the surfaces."""
     freedom = analysis.fits[0].n - len(PARAMETERS) if analysis.fits else 0
     if freedom < MIN_FREEDOM:
         return Spread(None, 0, NO_BASIS)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from smelt.report.claims_evidence import Evidence, component
+from smelt.report.claims_referees import referee_sentence
 from smelt.report.claims_rules import Component, Finding, Unmeasured, judge, judge_band
 
 TPP_TOLERANCE = 0.06
@@ -10,7 +13,8 @@ TPP_TOLERANCE = 0.06
 
 def lower_loss(evidence: Evidence) -> Finding:
     """C1: the gap at the last horizon is positive in every cell."""
-    return judge(evidence.contrast_components("loss_gap", "the loss gap of cell {}"))
+    finding = judge(evidence.contrast_components("loss_gap", "the loss gap of cell {}"))
+    return replace(finding, reason=f"{finding.reason} {referee_sentence(evidence)}")
 
 
 def best_span(evidence: Evidence) -> Finding:

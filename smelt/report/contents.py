@@ -56,7 +56,7 @@ SECTIONS = (
         ("fig01a", "figP1"),
         ("table01", "table02", "table09", "table10", "tableP1"),
     ),
-    Section("02_ablations", "Ablations", (), ("table03", "table04", "table05")),
+    Section("02_ablations", "Ablations", (), ("table03", "table04", "table05", "tableP5")),
     Section("03_training_curves", "Training curves", ("fig02", "fig20", "fig21", "fig22", "fig23")),
     Section(
         "04_scaling",
@@ -348,6 +348,7 @@ _TABLES = (
         ours=True,
     ),
     Item("tableP4", "P4", "How sure the paper's signs are", "laws:signs", ours=True),
+    Item("tableP5", "P5", "Stronger Baselines", "ablations:stronger_baselines", ours=True),
     Item("claims", "C", "Claims of the paper, tested", "claims_table:claims", ours=True),
 )
 

@@ -89,7 +89,7 @@ def test_a_study_of_two_horizons_is_fitted_but_says_that_it_should_not_be_believ
     assert "degenerate" in note["bootstrap"]["reason"]
     for row in rows["law_fits"] + rows["ce_gain"] + rows["tpp"]:
         assert row["note"]
-    gaps = [row for row in rows["law_contrasts"] if row["contrast"].startswith("loss_gap")]
+    gaps = [row for row in rows["law_contrasts"] if row["contrast"].startswith("loss_gap:")]
     assert len(gaps) == 4
     # One seed and no fit that can be believed: there is no yardstick, so there is no interval.
     assert all(row["low"] is None and "no yardstick" in row["basis"] for row in gaps)

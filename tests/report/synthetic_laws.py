@@ -103,7 +103,13 @@ class LawRows:
         values = {
             f"length_ratio:{name}": value for name, value in zip(_FAMILIES, (1.5, 0.9, 1.0), strict=True)
         }
-        return [{"contrast": name, "value": value, "unit": "ratio", "n": 8} for name, value in values.items()]
+        rows = [{"contrast": name, "value": value, "unit": "ratio", "n": 8} for name, value in values.items()]
+        cells = sorted({point.cell for point in self.points.values() if point.group == "control"})
+        gaps = {f"loss_gap:{point.cell}": 0.02 for point in self.grid}
+        gaps |= {f"loss_gap_control:{cell}": 0.01 for cell in cells}
+        gaps |= {f"loss_gap_best_depth:{cell}": -0.03 for cell in cells[:1]}
+        ends = {"low": -0.05, "high": 0.05, "unit": "nats", "n": 1}
+        return rows + [{"contrast": name, "value": value, **ends} for name, value in gaps.items()]
 
     def _coverage_rows(self) -> list[dict]:
         row = {"truth": 0.15, "median": 0.15, "bias": 0.0, "spread": 0.03, "coverage": 0.85, "factor": 1.4}

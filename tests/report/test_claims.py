@@ -155,6 +155,25 @@ def test_wide_intervals_decide_nothing(tmp_path, value):
     assert {name: row["verdict"] for name, row in found.items()} == dict.fromkeys(found, "inconclusive")
 
 
+def test_stronger_unlooped_models_stand_beside_the_loss_claim_and_decide_nothing(tmp_path):
+    world = World(tmp_path)
+    world.overrides = {"loss_gap_control:s-s85": (0.25, 0.05)}
+    world.contrasts["loss_gap_control:s-s85"] = 0.0
+    world.notes = [{"analysis": "loss_gap_best_depth", "ok": False, "reason": "no depth was measured"}]
+    row = world.write().verdicts()["C1"]
+    assert row["verdict"] == "reproduced"
+    assert "4 of 4 parts hold" in row["reason"]
+    assert (
+        "is +0.2500 nats (+0.2000 to +0.3000) for the control with SMELT's experts in s-s85" in row["reason"]
+    )
+    assert "not measured for the Baseline of the best depth (no depth was measured)" in row["reason"]
+    world.overrides = {"loss_gap_best_depth:s-s85": (-0.27, None)}
+    world.contrasts["loss_gap_best_depth:s-s85"] = 0.0
+    row = world.write().verdicts()["C1"]
+    assert row["verdict"] == "reproduced"
+    assert "-0.2700 nats (no interval) for the Baseline of the best depth in s-s85" in row["reason"]
+
+
 def test_absent_tables_are_not_measured_with_the_reason(tmp_path):
     found = World(tmp_path).verdicts()
     assert {row["verdict"] for row in found.values()} == {"not measured"}

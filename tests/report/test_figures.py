@@ -44,6 +44,15 @@ def test_table_is_made(drawn, name):
     assert "None" not in html and "nan" not in html
 
 
+def test_stronger_baselines_stand_beside_the_cell_s_own(drawn):
+    frame = pd.read_csv(drawn / "tables" / "tableP5.csv")
+    assert frame["cell"].unique().tolist() == ["s-s85"]
+    assert frame["kind"].tolist() == ["loss_gap", "loss_gap_control", "loss_gap_best_depth"]
+    assert frame["value"].tolist() == [0.02, 0.01, -0.03]
+    html = (drawn / "tables" / "tableP5.html").read_text()
+    assert "-0.0300" in html and "-0.0500 to 0.0500" in html
+
+
 def test_without_measurements_there_are_sentences_and_no_numbers(study, tmp_path):
     skip = tuple(set(_measured_tables()))
     folder = Synthetic(study, tmp_path, sources=2, skip=skip).write()

@@ -1,4 +1,4 @@
-"""The ablations: tables 3, 4 and 5, ours beside the printed values at the same relative place."""
+"""The ablations: tables 3, 4 and 5 beside the printed values at the same place, and stronger Baselines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pandas as pd
 from smelt.report.data import Data
 from smelt.report.output import Column, TableView
 from smelt.report.paper import published
-from smelt.report.tables.formats import fixed, integer
+from smelt.report.tables.formats import fixed, integer, interval, text
 
 _OURS = (
     ("val_loss", "Val. loss", fixed(4)),
@@ -22,6 +22,12 @@ _PAPER = (
     ("dclm_core_se", "± paper", fixed(2)),
     ("dclm_completion", "Completion, paper", fixed(4)),
 )
+
+_UNLOOPED = {
+    "loss_gap": "Baseline",
+    "loss_gap_control": "Control with SMELT's experts",
+    "loss_gap_best_depth": "Baseline of the best depth",
+}
 
 
 def span(data: Data) -> TableView:
@@ -71,6 +77,39 @@ def loops(data: Data) -> TableView:
         Column("effective_depth", "L_eff, paper", integer),
     )
     return _view(data, columns, frame)
+
+
+def stronger_baselines(data: Data) -> TableView:
+    """SMELT against the Baseline of its cell and two stronger unlooped models, at the last horizon."""
+    data.need("law_contrasts")
+    frame = data.rows(
+        "unlooped control",
+        """
+        WITH gaps AS (
+          SELECT *, split_part(contrast, ':', 1) AS kind, split_part(contrast, ':', 2) AS cell
+            FROM law_contrasts WHERE starts_with(contrast, 'loss_gap')
+        )
+        SELECT g.*, r.sparsity FROM gaps g JOIN runs r USING (cell)
+          WHERE r.arch = 'smelt' AND r.seed = 0
+            AND cell IN (SELECT cell FROM gaps WHERE kind <> 'loss_gap')
+          ORDER BY r.sparsity, cell, list_position(?, kind)
+        """,
+        list(_UNLOOPED),
+    )
+    frame["unlooped"] = frame["kind"].map(_UNLOOPED)
+    frame["interval"] = [
+        interval(low, high, 4) for low, high in zip(frame["low"], frame["high"], strict=True)
+    ]
+    columns = (
+        Column("cell", "Cell", text, numeric=False),
+        Column("unlooped", "Unlooped model", text, numeric=False),
+        Column("value", "Its loss minus SMELT's (nats)", fixed(4, sign=True)),
+        Column("interval", "95% interval", text),
+        Column("n", "Training seeds", integer),
+        Column("basis", "Interval from", text, numeric=False, wrap=True),
+        Column("note", "Reservation", text, numeric=False, wrap=True),
+    )
+    return TableView(columns, frame, "Positive gaps are in favour of SMELT.")
 
 
 def _points(data: Data, ablation: str) -> pd.DataFrame:
