@@ -12,7 +12,7 @@ from smelt.report import claims_mechanism as mechanism
 from smelt.report import claims_scaling as scaling
 from smelt.report.claims_evidence import Evidence
 from smelt.report.claims_power import power_sentence, scope_sentence
-from smelt.report.claims_rules import Finding, Unmeasured, not_measured
+from smelt.report.claims_rules import MODELS_RULE, Finding, Unmeasured, not_measured
 from smelt.results.parquet import write_table
 from smelt.study import Study
 
@@ -126,14 +126,14 @@ CLAIMS = (
         "C16",
         "Both visits share more experts than chance at every sparsity",
         "2 to 8 of 8 shared",
-        "share of experts",
+        "share of models",
         mechanism.experts_reused,
     ),
     Claim(
         "C17",
         "Second-visit updates, writes and norm outputs are larger in every cell",
         "1.2 to 3.5 in 16 of 16",
-        "ratio",
+        "share of models",
         mechanism.writes_grow,
     ),
     Claim(
@@ -185,26 +185,34 @@ def ledger(study: Study, results_dir: Path | str) -> list[dict[str, Any]]:
         except Unmeasured as reason:
             finding = not_measured(f"Not measured: {reason}.")
         part = finding.component
+        # A number that is not identified is not printed.
+        printed = part if part and not part.doubt else None
         rows.append(
             {
                 "claim": claim.claim,
                 "number": number,
                 "statement": claim.statement,
                 "paper_value": claim.paper_value,
-                "value": part.value if part else None,
-                "low": part.low if part else None,
-                "high": part.high if part else None,
+                "value": printed.value if printed else None,
+                "low": printed.low if printed else None,
+                "high": printed.high if printed else None,
                 "unit": claim.unit,
                 "component": part.label if part else "",
                 "basis": part.basis if part else "",
                 "verdict": finding.verdict,
                 "reason": finding.reason,
-                "rule": " ".join(claim.test.__doc__.split()),
+                "rule": _rule(claim),
                 "scope": scope,
                 "power": power_sentence(evidence, claim.claim),
             }
         )
     return rows
+
+
+def _rule(claim: Claim) -> str:
+    """Return the claim's own rule and, where it is about trained models, how their numbers are judged."""
+    common = [MODELS_RULE] if claim.test.__module__ == mechanism.__name__ else []
+    return " ".join([*claim.test.__doc__.split(), *common])
 
 
 def write_claims(study: Study, results_dir: Path | str, out_dir: Path | str) -> Path:

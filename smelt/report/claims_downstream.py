@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from smelt.report.claims_evidence import Evidence
 from smelt.report.claims_rules import (
-    INCONCLUSIVE,
-    REPRODUCED,
     Finding,
     Unmeasured,
     judge,
     judge_share,
+    partial,
 )
 
 # Wins over endpoints in the paper.
@@ -44,12 +43,9 @@ def mmlu_wins(evidence: Evidence) -> Finding:
 def better_at_equal_loss(evidence: Evidence) -> Finding:
     """C11: the mean residual is positive for every scale and each of the three benchmarks."""
     parts = evidence.contrast_components("residual", "the mean residual of {}")
-    finding = judge(parts)
     absent = [m for m in PAPER_SHARES if not any(n.startswith(f"residual:{m}:") for n in evidence.contrasts)]
-    if absent and finding.verdict == REPRODUCED:
-        reason = f"All {len(parts)} parts hold, but {' and '.join(absent)} is not measured."
-        return Finding(INCONCLUSIVE, reason, finding.component)
-    return finding
+    missing = f"{' and '.join(absent)} is not measured" if absent else ""
+    return partial(judge(parts), missing, every=True)
 
 
 def code_gains_most(evidence: Evidence) -> Finding:

@@ -94,6 +94,11 @@ class Evidence:
                 return note["reason"]
         return f"the study has no data for {analysis}"
 
+    def incomplete(self, analysis: str) -> str:
+        """Return what an analysis could not cover, or an empty string."""
+        note = self.notes.get(analysis)
+        return note["reason"] if note and not note["ok"] else ""
+
     def diagnostic(self, name: str, runs: list[Row]) -> list[tuple[Row, Row]]:
         """Return (run, diagnostic row) of the runs; every run must have it.
 
@@ -117,20 +122,19 @@ def component(label: str, row: Row, column: str, threshold: float = 0.0, sign: i
     basis = row.get("basis", "cell bootstrap")
     if row["low_calibrated"] is not None:
         basis += ", stretched to cover 95% in simulation"
-    return Component(label, row[column], low, high, threshold, sign, row["note"], basis)
+    freedom = row.get("freedom")
+    return Component(label, row[column], low, high, threshold, sign, row["note"], basis, freedom)
 
 
 MODEL_BASIS = "bootstrap over documents of one trained model"
 
 
-def difference_component(label: str, row: Row, sign: int = 1) -> Component:
+def difference_component(label: str, row: Row, sign: int = 1, threshold: float = 0.0) -> Component:
     """Return a component for the difference of a diagnostic from its reference in one trained model."""
     ends = (row["difference_low"], row["difference_high"])
-    family = f"{row['diagnostic']} difference"
-    return Component(label, row["difference"], *ends, 0.0, sign, basis=MODEL_BASIS, family=family)
+    return Component(label, row["difference"], *ends, threshold, sign, basis=MODEL_BASIS)
 
 
 def value_component(label: str, row: Row) -> Component:
     """Return a component for a diagnostic itself in one trained model, which must be positive."""
-    basis, family = MODEL_BASIS, row["diagnostic"]
-    return Component(label, row["value"], row["low"], row["high"], basis=basis, family=family)
+    return Component(label, row["value"], row["low"], row["high"], basis=MODEL_BASIS)

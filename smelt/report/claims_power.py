@@ -6,10 +6,11 @@ from statistics import NormalDist
 
 import numpy as np
 
+from smelt.laws.quantities import PAPER_WINDOW
 from smelt.report.claims_evidence import Evidence, Row
 from smelt.report.claims_rules import Unmeasured
 
-PAPER_WINDOW = "1.3e19 to 2.2e21"
+WINDOW_TEXT = "{:.1e} to {:.1e}".format(*PAPER_WINDOW).replace("e+", "e")
 # In standard errors: found at 95% with a power of 80%.
 DETECTABLE = 1.96 + 0.84
 
@@ -29,7 +30,7 @@ def scope_sentence(evidence: Evidence) -> str:
     cells, seeds = len({row["cell"] for row in runs}), len({row["seed"] for row in runs})
     return (
         f"Study {evidence.study.name}: {cells} cells, {seeds} training seed{'s' if seeds > 1 else ''}, "
-        f"{min(flops):.1e} to {max(flops):.1e} training FLOPs (the paper: {PAPER_WINDOW})."
+        f"{min(flops):.1e} to {max(flops):.1e} training FLOPs (the paper: {WINDOW_TEXT})."
     )
 
 
@@ -56,7 +57,7 @@ def power_sentence(evidence: Evidence, claim: str) -> str:
         f"{_predicted(rows)} The standard error of one gap is {error:.4f} nats: a gap of "
         f"{DETECTABLE * error:.4f} nats would be found four times in five."
     )
-    inside = [-row["gap_predicted"] for row in rows if row["in_window"]]
+    inside = _inside(rows)
     if inside:
         chance = NormalDist().cdf(float(np.median(inside)) / error - 1.96)
         text += f" The chance to find the predicted one is {chance:.0%}."
@@ -64,11 +65,17 @@ def power_sentence(evidence: Evidence, claim: str) -> str:
 
 
 def _predicted(rows: list[Row]) -> str:
-    """Say what the paper's law expects inside its window; outside it says nothing.
-
-    The table holds SMELT minus Baseline; here, as in the ledger, a positive gap is in favour of SMELT.
-    """
-    inside = [-row["gap_predicted"] for row in rows if row["in_window"]]
+    """Say what the paper's law expects inside its window; outside it says nothing."""
+    inside = _inside(rows)
     if inside:
         return f"The paper's law predicts gaps of {min(inside):.4f} to {max(inside):.4f} nats here."
-    return f"The paper's law was fitted at {PAPER_WINDOW} FLOPs and cannot be extrapolated to this study."
+    return f"The paper's law was fitted at {WINDOW_TEXT} FLOPs and predicts nothing for this study."
+
+
+def _inside(rows: list[Row]) -> list[float]:
+    """Return the gaps that the law predicts inside its window.
+
+    The table holds SMELT minus Baseline; here, as in the ledger, a positive gap is in favour of SMELT. Where
+    the law is worse than a uniform guess (a small vocabulary) it predicts nothing.
+    """
+    return [-row["gap_predicted"] for row in rows if row["in_window"] and row["gap_predicted"] is not None]

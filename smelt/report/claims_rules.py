@@ -1,7 +1,8 @@
 """The rules that turn estimates with intervals into verdicts; the same for every study.
 
-They were written before any study was run, but for one: that a contradiction about trained models must hold
-across models was added after a first look at smoke, whose models are too short to contradict anything.
+They changed twice. After a first look at smoke, whose models are too short to contradict anything, a
+contradiction about trained models had to hold across models; a review then found that `reproduced` had been
+left with the easier yardstick, and both directions got the same one, before any study of nano's scale ran.
 
 A claim is a set of components that must all hold. Each component is a number whose sign decides, with a 95%
 interval, written so that positive supports the claim.
@@ -9,25 +10,34 @@ interval, written so that positive supports the claim.
 - `reproduced`: every component's interval lies above zero. Each is tested at its own 95%, because all of them
   must pass (an intersection-union test has the level of its parts).
 - `contradicted`: some component's interval lies below zero after its arms are stretched for the number of
-  components (Bonferroni), because one failure among many is expected by chance. An interval over documents
-  of one trained model knows nothing of other trainings; there the mean over at least two models must lie
-  below zero, by a t interval over the models.
-- `inconclusive`: anything else, and always where a component has no interval or the fit behind it is not
-  identified.
+  components (Bonferroni, by the quantiles of its own distribution), because one failure among many is
+  expected by chance.
+- `inconclusive`: anything else, and always where a component has no interval or one without width, where the
+  fit behind it is not identified, or where a part of what the claim is about is absent.
 - `not measured`: the numbers are absent.
+
+Numbers of separately trained models become components by `MODELS_RULE`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist, mean, stdev
+from math import inf
 
 from scipy.stats import t as student
 
 REPRODUCED, CONTRADICTED = "reproduced", "contradicted"
 INCONCLUSIVE, NOT_MEASURED = "inconclusive", "not measured"
 VERDICTS = (REPRODUCED, CONTRADICTED, INCONCLUSIVE, NOT_MEASURED)
+MIN_MODELS = 4
+MODELS_RULE = (
+    "One yardstick serves both directions: the t interval of the mean over at least four separately trained "
+    "models, never narrower than their own intervals over documents are on average, must lie above zero for "
+    "`reproduced` and below zero for `contradicted`. A claim about every cell needs every model above zero "
+    "besides, and falls with one model that lies below zero by more than the others differ among themselves "
+    "(t quantile, Bonferroni)."
+)
 
 
 class Unmeasured(Exception):
@@ -44,7 +54,7 @@ class Component:
         threshold: the component holds above it (`sign` 1) or below it (`sign` -1).
         doubt: why the number should not be believed, or an empty string.
         basis: what the interval covers.
-        family: the quantity, where components are the same quantity in separately trained models.
+        freedom: degrees of freedom of a t interval; None for one without (bootstrap, binomial).
     """
 
     label: str
@@ -55,7 +65,7 @@ class Component:
     sign: int = 1
     doubt: str = ""
     basis: str = ""
-    family: str = ""
+    freedom: int | None = None
 
     def margins(self) -> tuple[float, float, float] | None:
         """Return estimate, lower and upper end as distances on the side of the claim, or None."""
@@ -86,15 +96,19 @@ def judge(components: Sequence[Component]) -> Finding:
     weakest = min(components, key=_strength)
     doubted = [part for part in components if part.doubt]
     if doubted:
-        return Finding(INCONCLUSIVE, _sentence(doubted[0].doubt), weakest)
+        return Finding(INCONCLUSIVE, sentence(doubted[0].doubt), doubted[0])
     blind = [part for part in components if part.margins() is None]
     if blind:
         why = f" ({blind[0].basis})" if blind[0].basis else ""
-        return Finding(INCONCLUSIVE, _sentence(f"{blind[0].label} has no interval{why}"), blind[0])
+        return Finding(INCONCLUSIVE, sentence(f"{blind[0].label} has no interval{why}"), blind[0])
+    flat = [part for part in components if part.low == part.high]
+    if flat:
+        reason = f"the interval of {flat[0].label} has no width: its units are all alike and tell no spread"
+        return Finding(INCONCLUSIVE, sentence(reason), flat[0])
     count = len(components)
     held = sum(part.margins()[1] > 0 for part in components)
     tally = f"; {held} of {count} parts hold" if count > 1 else ""
-    failed = _failed(components)
+    failed = [part for part in components if _upper_after_stretch(part, count) < 0]
     if failed:
         worst = min(failed, key=_strength)
         return Finding(CONTRADICTED, _tell(worst, "lies on the other side", tally), worst)
@@ -102,27 +116,20 @@ def judge(components: Sequence[Component]) -> Finding:
         return Finding(REPRODUCED, _tell(weakest, "holds with its whole interval", tally), weakest)
     what = "cannot be told from its threshold"
     if weakest.margins()[2] < 0:
-        # One of many parts, or one of several trained models: not enough to contradict.
-        what = "lies on the other side, but not by more than chance and differences between models explain"
+        what = "lies on the other side, but among so many parts one may by chance"
     return Finding(INCONCLUSIVE, _tell(weakest, what, tally), weakest)
 
 
-def _failed(components: Sequence[Component]) -> list[Component]:
-    """Return the components that contradict: single ones after Bonferroni, families by their models' mean."""
-    single = [part for part in components if not part.family]
-    failed = [part for part in single if _upper_after_stretch(part, len(components)) < 0]
-    families: dict[str, list[Component]] = {}
-    for part in components:
-        if part.family:
-            families.setdefault(part.family, []).append(part)
-    for parts in families.values():
-        values = [part.margins()[0] for part in parts]
-        if len(values) < 2:
-            continue
-        quantile = student.ppf(1 - 0.025 / len(families), len(values) - 1)
-        if mean(values) + quantile * stdev(values) / len(values) ** 0.5 < 0:
-            failed.extend(part for part in parts if part.margins()[2] < 0)
-    return failed
+def partial(finding: Finding, missing: str, every: bool = False) -> Finding:
+    """Return the finding, or that it is open since a part of the claim is absent: `missing` says which.
+
+    A claim about every part cannot stand without one of them, but it still falls with one.
+    """
+    open_to = (REPRODUCED,) if every else (REPRODUCED, CONTRADICTED)
+    if missing and finding.verdict in open_to:
+        reason = f"what there is would be called {finding.verdict}, but {missing}"
+        return Finding(INCONCLUSIVE, sentence(reason), finding.component)
+    return finding
 
 
 def judge_band(components: Sequence[Component], low: float, high: float) -> Finding:
@@ -149,7 +156,7 @@ def judge_share(component: Component, paper_share: float, count: int, unit: str)
             f"SMELT wins more often than not ({component.value:.0%} of {count} {unit}) but less often than "
             f"in the paper ({paper_share:.0%})"
         )
-        return Finding(INCONCLUSIVE, _sentence(reason), component)
+        return Finding(INCONCLUSIVE, sentence(reason), component)
     return finding
 
 
@@ -164,19 +171,20 @@ def _strength(part: Component) -> float:
 
 def _upper_after_stretch(part: Component, count: int) -> float:
     value, low, high = part.margins()
-    normal = NormalDist()
-    factor = normal.inv_cdf(1 - 0.025 / count) / normal.inv_cdf(0.975)
+    freedom = inf if part.freedom is None else part.freedom
+    factor = student.ppf(1 - 0.025 / count, freedom) / student.ppf(0.975, freedom)
     centre = min(max(value, low), high)
     return centre + factor * (high - centre)
 
 
 def _tell(part: Component, what: str, tally: str) -> str:
     wanted = "above" if part.sign > 0 else "below"
-    return _sentence(
+    return sentence(
         f"{part.label} is {part.value:.4g} [{part.low:.4g}, {part.high:.4g}] and must be {wanted} "
         f"{part.threshold:g}: it {what}{tally}"
     )
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """Return the text with a capital letter and a full stop."""
     return text[0].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -6,14 +6,15 @@ from dataclasses import replace
 
 from smelt.report.claims_evidence import Evidence, component
 from smelt.report.claims_referees import referee_sentence
-from smelt.report.claims_rules import Component, Finding, Unmeasured, judge, judge_band
+from smelt.report.claims_rules import Component, Finding, Unmeasured, judge, judge_band, partial
 
 TPP_TOLERANCE = 0.06
 
 
 def lower_loss(evidence: Evidence) -> Finding:
     """C1: the gap at the last horizon is positive in every cell."""
-    finding = judge(evidence.contrast_components("loss_gap", "the loss gap of cell {}"))
+    parts = evidence.contrast_components("loss_gap", "the loss gap of cell {}")
+    finding = partial(judge(parts), evidence.incomplete("loss_gap"), every=True)
     return replace(finding, reason=f"{finding.reason} {referee_sentence(evidence)}")
 
 
