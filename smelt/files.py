@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -20,14 +21,38 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     """Yield a temporary name beside `path`; rename it to `path` on success, remove it on failure."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    _clear_abandoned(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
         with open(temporary, "rb") as stream:
             os.fsync(stream.fileno())
         os.replace(temporary, path)
+    except OSError as error:
+        # Libraries name the temporary file, or none.
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of this number runs on this machine."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _clear_abandoned(path: Path) -> None:
+    """Remove temporary files of `path` whose process was killed."""
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        pid = left.name.removesuffix(".tmp").rpartition(".")[2]
+        if pid.isdecimal() and not alive(int(pid)):
+            left.unlink(missing_ok=True)
 
 
 def write_text(path: Path | str, text: str) -> None:

@@ -14,6 +14,7 @@ import json
 import os
 import runpy
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,6 +23,8 @@ import tempfile
 import traceback
 from collections.abc import Iterable
 from pathlib import Path
+
+from smelt.files import alive
 
 VARIABLE = "SMELT_WARM"
 HEAVY = ("smelt.corpus", "smelt.train.engine", "smelt.evaluate.run", "smelt.mechanism.capture")
@@ -32,7 +35,8 @@ _FORWARDED = (signal.SIGTERM, signal.SIGUSR1)
 
 def start() -> None:
     """Start a server that lives as long as this process and let later commands find it."""
-    path = Path(tempfile.mkdtemp(prefix="smelt-warm-")) / "socket"
+    _clear_abandoned()
+    path = Path(tempfile.mkdtemp(prefix=f"smelt-warm-{os.getpid()}-")) / "socket"
     # The server waits for the end of its standard input, which the kernel closes with this process.
     server = subprocess.Popen(
         [sys.executable, "-m", "smelt.warm", "--serve", str(path)],
@@ -42,6 +46,13 @@ def start() -> None:
     )
     _SERVERS.append(server)
     os.environ[VARIABLE] = str(path)
+
+
+def _clear_abandoned() -> None:
+    """Remove the sockets of servers whose starter was killed."""
+    for folder in Path(tempfile.gettempdir()).glob("smelt-warm-*-*"):
+        if not alive(int(folder.name.split("-")[2])):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def main(arguments: list[str]) -> int:

@@ -27,6 +27,14 @@ def check_config(config: Mapping[str, Any]) -> None:
     check_schema("the workflow's configuration", dict(config), ROOT / "workflow/schemas/config.schema.yaml")
 
 
+def check_folder(folder: Path | str) -> None:
+    """Raise a SmeltError where a file is in the place of a results folder or of one above it."""
+    folder = Path(folder)
+    for place in (folder, *folder.parents):
+        if place.exists() and not place.is_dir():
+            raise SmeltError(f"{place} is a file; results need a folder there")
+
+
 def use_own_interpreter() -> None:
     """Let jobs run the interpreter and the code of this workflow, whatever is activated or installed."""
     os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]

@@ -12,6 +12,7 @@ from smelt.workflow import (
     ProgressLine,
     StudyLock,
     check_config,
+    check_folder,
     code_fingerprint,
     settings_hash,
     use_own_interpreter,
@@ -23,6 +24,7 @@ use_own_interpreter()
 
 try:
     check_config(config)
+    check_folder(config["results"])
     STUDY = load_study(config["study"])
     STUDY_FILE = os.path.relpath(study_path(config["study"]))
     POINTS = run_points(STUDY, config.get("seeds"))

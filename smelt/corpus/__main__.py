@@ -27,8 +27,10 @@ def main() -> None:
     building = commands.add_parser("build", help="make tokenizer, shards and index from the cache")
     describing = commands.add_parser("card", help="print the measured tables of the data card")
     describing.add_argument("--corpus", required=True, type=Path, help="folder of a built corpus")
+    # By the name of the set: studies that share one share what is fetched.
+    fetching.add_argument("--sources", required=True, help="name of a source set in config/sources")
+    building.add_argument("--study", required=True, help="name of a study, or its YAML file")
     for command in (fetching, building):
-        command.add_argument("--study", required=True, help="name of a study, or its YAML file")
         command.add_argument("--cache", required=True, type=Path, help="folder of the archives")
     building.add_argument("--out", required=True, type=Path, help="folder of the corpus")
     building.add_argument(
@@ -47,11 +49,11 @@ def main() -> None:
     if args.command == "card":
         print(card(Corpus.open(args.corpus)))
         return
+    if args.command == "fetch":
+        print(fetch(load_sources(args.sources), args.cache))
+        return
     study = load_study(args.study)
     sources = load_sources(study.corpus.sources)
-    if args.command == "fetch":
-        print(fetch(sources, args.cache))
-        return
     jobs = max(1, args.jobs)
     if sources.streamed:
         corpus = build_stream(study, sources, args.cache, args.out, jobs, args.share)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,7 +23,17 @@ def save_weights(path: Path | str, weights: Mapping[str, Tensor]) -> None:
     """Write a model's state dict as safetensors, atomically; the same weights give the same bytes."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in sorted(weights.items())}
     with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata={"format": "pt"})
+        write_tensors(tensors, temporary, {"format": "pt"})
+
+
+def write_tensors(
+    tensors: dict[str, Tensor], path: Path | str, metadata: dict[str, str] | None = None
+) -> None:
+    """Write a safetensors file; a failure is an OSError, as of every other file."""
+    try:
+        save_file(tensors, path, metadata=metadata)
+    except SafetensorError as error:
+        raise OSError(errno.EIO, str(error), str(path)) from None
 
 
 def read_weights(path: Path | str, config: ModelConfig) -> dict[str, Tensor]:

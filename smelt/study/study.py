@@ -158,11 +158,17 @@ class Study:
 
 def study_path(name: str) -> Path:
     """Return the file of the study `name`, which may also be a path to a YAML file."""
-    path = Path(name) if name.endswith((".yaml", ".yml")) else ROOT / f"config/studies/{name}.yaml"
-    if not path.is_file():
-        shipped = ", ".join(sorted(p.stem for p in (ROOT / "config/studies").glob("*.yaml")))
-        raise SmeltError(f"there is no study {name!r}; shipped studies: {shipped}")
-    return path
+    given = name.endswith((".yaml", ".yml"))
+    path = Path(name) if given else ROOT / f"config/studies/{name}.yaml"
+    try:
+        if path.is_file():
+            return path
+    except OSError as error:
+        raise SmeltError(f"study {name[:80]!r} cannot be read: {error.strerror}") from None
+    if given:
+        raise SmeltError(f"{name} is no file; a study is a YAML file or the name of a shipped one")
+    shipped = ", ".join(sorted(p.stem for p in (ROOT / "config/studies").glob("*.yaml")))
+    raise SmeltError(f"there is no study {name!r}; shipped studies: {shipped}")
 
 
 def load_study(name: str | Path) -> Study:
@@ -196,9 +202,10 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
                 continue
-            if key.value in seen:
+            value = self.construct_object(key)  # 5 and 05 are one key
+            if value in seen:
                 raise yaml.YAMLError(f"{key.value!r} is set twice, line {key.start_mark.line + 1}")
-            seen.add(key.value)
+            seen.add(value)
         return super().construct_mapping(node, deep)
 
 

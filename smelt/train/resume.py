@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from smelt.errors import SmeltError
 from smelt.files import read_json, sha256_file, write_json
+from smelt.model.weights import write_tensors
 from smelt.train.sharding import local
 
 KEPT = 2
@@ -76,7 +77,7 @@ class Store:
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / _name(number, part)
         temporary = path.with_suffix(".tmp")
-        save_file(dict(tensors), temporary)
+        write_tensors(dict(tensors), temporary)
         temporary.replace(path)
         return {path.name: sha256_file(path)}
 

@@ -10,6 +10,7 @@ import torch
 from smelt.errors import SmeltError
 from smelt.model import KVCache, LoopedLM, ModelConfig
 from smelt.model.context import attention_mask, segment_block_mask
+from smelt.model.weights import write_tensors
 from smelt.study import Geometry
 from tests.model.conftest import LOOP, SIZES, build
 
@@ -310,3 +311,8 @@ def test_alignment_is_checked_before_anything_is_built():
         SmeltError, match="expert_dim is 20; grouped products of 2-byte numbers need a multiple of 8"
     ):
         config.check_alignment(2)
+
+
+def test_a_file_that_cannot_be_written_is_an_os_error(tmp_path):
+    with pytest.raises(OSError, match="absent"):
+        write_tensors({"x": torch.zeros(8)}, tmp_path / "absent" / "x.safetensors")

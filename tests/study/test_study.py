@@ -91,8 +91,10 @@ def test_unknown_study_lists_the_shipped():
         ("? [a, b]\n: 1\n", "not valid YAML"),
         ("d: 2001-99-99\n", "not valid YAML"),
         ("- 1\n", "is not of type 'object'"),
-        ("", "is not of type 'object'"),
+        ("", "the file is empty"),
         ("[" * 5000, "not valid YAML"),
+        ("x: &x {y: *x}\n", "more than 100000 entries"),
+        ("5: 1\n05: 2\n", "'05' is set twice, line 2"),
         ("!!python/object/apply:os.getpid []", "not valid YAML"),
     ],
 )

@@ -139,6 +139,11 @@ def test_results_folder_that_cannot_be_written(tiny):
     refuse(tiny, "/proc/nowhere/tiny", "cannot be written", study="tiny", results="/proc/nowhere")
 
 
+def test_results_folder_below_a_file(tiny, tmp_path):
+    (tmp_path / "file").touch()
+    refuse(tiny, f"{tmp_path}/file is a file", study="tiny", results=f"{tmp_path}/file/below")
+
+
 def test_two_snakemakes_on_one_study(tiny):
     folder = tiny.folder / "locked" / "tiny"
     folder.mkdir(parents=True)

@@ -16,12 +16,12 @@ rule corpus_fetch:
         mem_mb=1000,
         runtime=60,
     params:
-        study=STUDY_FILE,
+        sources=STUDY.corpus.sources,
         cache=subpath(output[0], parent=True),
     message:
         "Fetching the source archives by hash (the only step that uses the network)"
     shell:
-        "python -m smelt.corpus fetch --study {params.study:q} --cache {params.cache:q} > {log:q} 2>&1"
+        "python -m smelt.corpus fetch --sources {params.sources:q} --cache {params.cache:q} > {log:q} 2>&1"
 
 
 rule corpus_build:
