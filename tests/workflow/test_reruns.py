@@ -74,6 +74,14 @@ def test_other_sizes_of_one_run_train_that_run_alone(edited):
     assert edited.planned() == expected | {"budget_tables"} | AFTER_LAWS | notebooks(edited)
 
 
+def test_another_study_of_the_same_sources_reruns_nothing(edited):
+    text = (edited.folder / "config/studies/smoke.yaml").read_text()
+    (edited.folder / "config/studies/other.yaml").write_text(text.replace("name: smoke", "name: other"))
+    result = edited.snakemake("--forcerun", "corpus_fetch", "--", "data/cache/small.json", study="other")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert edited.planned() == set()
+
+
 def test_added_cell_trains_that_cell_alone(edited):
     edit_study(edited, lambda study: study["sparsities"].update({97: 336}))
     trained = {job for job in edited.planned() if job.startswith("train_run")}

@@ -105,20 +105,25 @@ def _labels(geometry: Geometry) -> list[tuple[str, float]]:
 
 
 def _loop_arrow(axis: Axes, left: float, geometry: Geometry, step: float, colour: str) -> None:
-    """Draw the way from the span's last layer back to its first."""
-    top, bottom = (geometry.span[-1] + 0.44) * step, (geometry.span[0] + 0.44) * step
-    arrow = FancyArrowPatch(
-        (left + 1.54, top),
-        (left + 1.54, bottom - 0.01),
-        connectionstyle="arc3,rad=-0.4",
-        arrowstyle="-|>",
-        mutation_scale=10,
-        color=colour,
-        linewidth=1.3,
-    )
-    axis.add_patch(arrow)
+    """Draw the way back: from the span's last layer to its first, or from each layer to itself."""
+    if geometry.loop_order == "block":
+        ways = [(geometry.span[-1] + 0.44, geometry.span[0] + 0.44)]
+    else:
+        ways = [(layer + 0.66, layer + 0.22) for layer in geometry.span]
+    for top, bottom in ways:
+        arrow = FancyArrowPatch(
+            (left + 1.54, top * step),
+            (left + 1.54, bottom * step - 0.01),
+            connectionstyle="arc3,rad=-0.4" if len(ways) == 1 else "arc3,rad=-0.9",
+            arrowstyle="-|>",
+            mutation_scale=10,
+            color=colour,
+            linewidth=1.3,
+        )
+        axis.add_patch(arrow)
     text = f"{geometry.loop_count} visits,\nwrites ×1/{geometry.loop_count}"
-    axis.text(left + 1.9, (top + bottom) / 2, text, va="center", fontsize=7.5, color=colour)
+    middle = (geometry.span[0] + geometry.span[-1]) / 2 + 0.44
+    axis.text(left + 1.9, middle * step, text, va="center", fontsize=7.5, color=colour)
 
 
 def _budgets(axis: Axes, rows: list[dict]) -> None:
