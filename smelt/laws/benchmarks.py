@@ -6,16 +6,18 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
 from smelt.errors import SmeltError
-from smelt.laws.calibration import DIRECTIONS, Sigmoid, fit_sigmoid
+from smelt.laws.bootstrap import label_weights
+from smelt.laws.calibration import DIRECTIONS, Sigmoid, fit_sigmoid, refit_sigmoid
 from smelt.laws.inputs import ARCHS, Results
-from smelt.laws.noise import contrast
+from smelt.laws.noise import Ends, contrast, t_ends
 
 # (run, horizon, validation loss, value)
 Point = tuple[str, int, float, float]
-BASIS = "t interval over the cells of the scale; the curve's own error is not in it"
+BASIS = "t interval over the cells of the scale, with the curve's own error by refits on resampled cells"
+DRAWS = 200
+SEED = 0
 
 
 def calibration_tables(results: Results) -> dict[str, list[dict[str, Any]]]:
@@ -27,8 +29,9 @@ def calibration_tables(results: Results) -> dict[str, list[dict[str, Any]]]:
     tables: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for metric, direction in DIRECTIONS.items():
         points = {arch: _suite_points(results, arch, metric) for arch in ARCHS}
-        rows = _one_metric(tables, metric, direction, points, f"calibration:{metric}")
-        tables["law_contrasts"].extend(_scale_means(results, metric, rows))
+        curve = _one_metric(tables, metric, direction, points, f"calibration:{metric}")
+        if curve is not None:
+            tables["law_contrasts"].extend(_scale_means(results, metric, curve, points))
     for task in sorted(results.tasks):
         points = {arch: _task_points(results, arch, task) for arch in ARCHS}
         _one_metric(tables, f"task:{task}", -1, points, f"calibration:task:{task}")
@@ -44,21 +47,24 @@ def _one_metric(
     direction: int,
     points: dict[str, list[Point]],
     analysis: str,
-) -> list[dict[str, Any]]:
-    """Fit one curve into `tables`; return its residual rows, none where it cannot be fitted."""
+) -> Sigmoid | None:
+    """Fit one curve into `tables` with its residuals; return it, or None where it cannot be fitted."""
     try:
         if not points["baseline"]:
             raise SmeltError("no Baseline endpoint has this score")
-        loss, value = (np.array(column) for column in list(zip(*points["baseline"], strict=True))[2:])
-        curve = fit_sigmoid(loss, value, direction)
+        curve = fit_sigmoid(*_columns(points["baseline"]), direction)
     except SmeltError as error:
         tables["law_notes"].append({"analysis": analysis, "ok": False, "reason": str(error)})
-        return []
-    rows = _residual_rows(metric, curve, points["baseline"] + points["smelt"])
-    tables["law_notes"].append({"analysis": analysis, "ok": True, "reason": ""})
+        return None
+    tables["law_notes"].append({"analysis": analysis, "ok": not curve.note, "reason": curve.note})
     tables["calibration"].append({"metric": metric} | curve.__dict__)
-    tables["residuals"].extend(rows)
-    return rows
+    tables["residuals"].extend(_residual_rows(metric, curve, points["baseline"] + points["smelt"]))
+    return curve
+
+
+def _columns(points: list[Point]) -> tuple[np.ndarray, np.ndarray]:
+    """Return loss [n] and value [n] of the points."""
+    return np.array([point[2] for point in points]), np.array([point[3] for point in points])
 
 
 def _residual_rows(metric: str, curve: Sigmoid, points: list[Point]) -> list[dict[str, Any]]:
@@ -92,19 +98,27 @@ def _task_points(results: Results, arch: str, task: str) -> list[Point]:
     return points
 
 
-def _scale_means(results: Results, metric: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return `residual:<metric>:<scale>`: the mean residual of SMELT's endpoints."""
-    cells: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        run = results.runs[row["run"]]
-        if run["arch"] == "smelt":
-            cells[run["scale"]][run["cell"]].append(row["residual"])
+def _scale_means(
+    results: Results, metric: str, curve: Sigmoid, points: dict[str, list[Point]]
+) -> list[dict[str, Any]]:
+    """Return `residual:<metric>:<scale>`: the mean residual of SMELT's endpoints, cells of equal weight."""
+    baseline_cells = np.array([results.runs[point[0]]["cell"] for point in points["baseline"]])
+    weights = label_weights(baseline_cells, DRAWS, SEED)
+    refits = refit_sigmoid(curve, *_columns(points["baseline"]), weights)
+    scales: dict[str, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
+    for point in points["smelt"]:
+        run = results.runs[point[0]]
+        scales[run["scale"]][run["cell"]].append(point)
     contrasts = []
-    for scale, by_cell in cells.items():
-        means = np.array([np.mean(values) for values in by_cell.values()])
-        value, ends = float(means.mean()), (None, None)
+    for scale, cells in scales.items():
+        means = np.array([curve.residual(*_columns(cell)).mean() for cell in cells.values()])
+        drawn = np.mean([refits.residual(*_columns(cell)).mean(axis=1) for cell in cells.values()], axis=0)
+        value, ends = float(means.mean()), Ends()
         if len(means) > 1:
-            arm = float(student.ppf(0.975, len(means) - 1) * means.std(ddof=1) / np.sqrt(len(means)))
-            ends = (value - arm, value + arm)
-        contrasts.append(contrast(f"residual:{metric}:{scale}", value, ends, metric, len(means), BASIS))
+            # Half the 95% range over 1.96: a draw in which the curve runs away weighs no more than others.
+            own = np.subtract(*np.percentile(drawn, (97.5, 2.5))) / (2 * 1.96)
+            error = float(np.hypot(means.std(ddof=1) / np.sqrt(len(means)), own))
+            ends = t_ends(value, error, len(means) - 1)
+        name = f"residual:{metric}:{scale}"
+        contrasts.append(contrast(name, value, ends, metric, len(means), BASIS, curve.note))
     return contrasts

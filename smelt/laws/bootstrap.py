@@ -33,7 +33,12 @@ class Draws:
 
 def cell_weights(design: Design, draws: int, seed: int) -> np.ndarray:
     """Return how often each endpoint counts [draws, n] when the cells are resampled with replacement."""
-    cells, index = np.unique(design.cell, return_inverse=True)
+    return label_weights(design.cell, draws, seed)
+
+
+def label_weights(labels: np.ndarray, draws: int, seed: int) -> np.ndarray:
+    """Return how often each entry counts [draws, n] when the distinct labels are resampled."""
+    cells, index = np.unique(labels, return_inverse=True)
     generator = np.random.default_rng(seed)
     counts = generator.multinomial(len(cells), np.full(len(cells), 1.0 / len(cells)), size=draws)
     return counts[:, index].astype(float)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from smelt.laws.bootstrap import interval
 from smelt.laws.inputs import Results
-from smelt.laws.noise import contrast
+from smelt.laws.noise import Ends, contrast, t_ends
 
 BUCKETS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
 FAMILIES = ("smelt", "experts", "parameters")
-DRAWS = 2000
-BASIS = "bootstrap over the contrasts of a family"
+BASIS = "t interval over the contrasts of a family, linearised"
 # Fewer contrasts than this give no interval worth printing.
 MIN_CONTRASTS = 3
 
@@ -42,12 +41,11 @@ def length_tables(results: Results) -> dict[str, list[dict[str, Any]]]:
         if not len(values_pb):
             continue
         profile.extend(_profile(name, buckets, values_pb))
-        ratios[name] = _ratio_draws(values_pb, len(buckets))
-        rows.append(_row(f"length_ratio:{name}", ratios[name], len(values_pb)))
+        ratios[name] = _ratio(values_pb, len(buckets))
+        rows.append(_row(f"length_ratio:{name}", ratios[name]))
     for name in FAMILIES[1:]:
         if "smelt" in ratios and name in ratios:
-            count = min(len(families["smelt"]), len(families[name]))
-            rows.append(_row(f"length_margin:{name}", ratios["smelt"] - ratios[name], count))
+            rows.append(_row(f"length_margin:{name}", ratios["smelt"].minus(ratios[name])))
     notes = [
         {"analysis": analysis, "ok": any(row["contrast"].startswith(analysis) for row in rows), "reason": ""}
         for analysis in _ANALYSES
@@ -127,33 +125,51 @@ def _profile(family: str, buckets: list[int], values_pb: np.ndarray) -> list[dic
         if len(kept):
             row["normalised"] = float(kept[:, index].mean())
         if len(kept) >= MIN_CONTRASTS:
-            picks = np.random.default_rng(0).integers(len(kept), size=(DRAWS, len(kept)))
-            low, high = interval(kept[:, index][picks].mean(axis=1))
-            row |= {"low": float(low), "high": float(high)}
+            error = float(kept[:, index].std(ddof=1) / np.sqrt(len(kept)))
+            ends = t_ends(row["normalised"], error, len(kept) - 1)
+            row |= {"low": ends.low, "high": ends.high}
         rows.append(row)
     return rows
 
 
-def _ratio_draws(values_pb: np.ndarray, buckets: int) -> np.ndarray:
-    """Return the long/short ratio [1 + draws]: the estimate first, then bootstrap draws; NaN if undefined."""
+@dataclass(frozen=True)
+class _Ratio:
+    """A long/short ratio, its standard error, degrees of freedom and why it should not be believed."""
+
+    value: float | None
+    error: float
+    freedom: int
+    note: str = ""
+
+    def minus(self, other: _Ratio) -> _Ratio:
+        """Return the difference of two ratios; the fewer degrees of freedom count."""
+        note = self.note or other.note
+        freedom = min(self.freedom, other.freedom)
+        if self.value is None or other.value is None:
+            return _Ratio(None, 0.0, freedom, note)
+        return _Ratio(self.value - other.value, float(np.hypot(self.error, other.error)), freedom, note)
+
+
+def _ratio(values_pb: np.ndarray, buckets: int) -> _Ratio:
+    """Return the ratio of summed improvements, long over short, with its linearised standard error."""
+    count = len(values_pb)
     short = values_pb[:, : buckets // 2].mean(axis=1)
     long = values_pb[:, buckets - buckets // 2 :].mean(axis=1)
-    picks = np.random.default_rng(1).integers(len(short), size=(DRAWS, len(short)))
-    picks = np.concatenate([np.arange(len(short))[None], picks])
-    lower, upper = short[picks].sum(axis=1), long[picks].sum(axis=1)
-    # Where the short documents gain nothing the ratio has no meaning.
-    return np.where(lower > 0, upper / np.where(lower > 0, lower, 1.0), np.nan)
-
-
-def _row(name: str, draws: np.ndarray, count: int) -> dict[str, Any]:
-    note = ""
-    if not np.isfinite(draws[0]):
+    if short.sum() <= 0:
         note = "short documents do not improve on average: a long/short ratio has no meaning"
-        return contrast(name, None, (None, None), "ratio", count, BASIS, note)
-    undefined = float(np.mean(~np.isfinite(draws)))
-    if undefined > 0.025:
-        note = f"in {undefined:.0%} of the draws short documents do not improve: the ratio has no upper limit"
+        return _Ratio(None, 0.0, count - 1, note)
+    value = float(long.sum() / short.sum())
     if count < MIN_CONTRASTS:
-        return contrast(name, float(draws[0]), (None, None), "ratio", count, BASIS, note)
-    low, high = interval(draws[np.isfinite(draws)])
-    return contrast(name, float(draws[0]), (float(low), float(high)), "ratio", count, BASIS, note)
+        return _Ratio(value, 0.0, count - 1)
+    error = float(np.sqrt(count * (long - value * short).var(ddof=1)) / short.sum())
+    # Fieller: where the denominator cannot be told from zero, the ratio has no limit on one side.
+    lowest = t_ends(float(short.mean()), float(short.std(ddof=1) / np.sqrt(count)), count - 1).low
+    note = "" if lowest > 0 else "short documents do not clearly improve: the ratio has no upper limit"
+    return _Ratio(value, error, count - 1, note)
+
+
+def _row(name: str, ratio: _Ratio) -> dict[str, Any]:
+    ends = Ends()
+    if ratio.value is not None and ratio.freedom >= MIN_CONTRASTS - 1:
+        ends = t_ends(ratio.value, ratio.error, ratio.freedom)
+    return contrast(name, ratio.value, ends, "ratio", ratio.freedom + 1, BASIS, ratio.note)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import t as student
@@ -18,6 +19,14 @@ NO_BASIS = "one training seed and too few endpoints about a fitted surface: no y
 MIN_FREEDOM = 12
 
 
+class Ends(NamedTuple):
+    """A 95% interval, or None, None; `freedom` are the degrees of freedom where it is a t interval."""
+
+    low: float | None = None
+    high: float | None = None
+    freedom: int | None = None
+
+
 @dataclass(frozen=True)
 class Spread:
     """Standard deviation of one loss or one difference in nats, its degrees of freedom and what it covers."""
@@ -26,12 +35,18 @@ class Spread:
     freedom: int
     basis: str
 
-    def ends(self, value: float, seeds: int) -> tuple[float | None, float | None]:
-        """Return the 95% interval of a mean of `seeds` differences, or None, None without a yardstick."""
+    def ends(self, value: float, seeds: int) -> Ends:
+        """Return the 95% interval of a mean of `seeds` differences, or an empty one without a yardstick."""
         if self.deviation is None:
-            return None, None
+            return Ends()
         arm = float(student.ppf(0.975, self.freedom)) * self.deviation / np.sqrt(seeds)
-        return value - arm, value + arm
+        return Ends(value - arm, value + arm, self.freedom)
+
+
+def t_ends(value: float, error: float, freedom: int) -> Ends:
+    """Return the 95% t interval of an estimate with a standard error."""
+    arm = float(student.ppf(0.975, freedom)) * error
+    return Ends(value - arm, value + arm, freedom)
 
 
 def difference_spread(groups: Mapping[object, Sequence[float]], analysis: SurfaceAnalysis) -> Spread:
@@ -98,20 +113,22 @@ def _scatter(analysis: SurfaceAnalysis) -> Spread:
 def contrast(
     name: str,
     value: float | None,
-    ends: tuple[float | None, float | None],
+    ends: Ends | tuple[float | None, float | None],
     unit: str,
     n: int,
     basis: str,
     note: str = "",
 ) -> dict[str, object]:
     """Return a row of `law_contrasts` without a calibrated interval."""
+    ends = Ends(*ends)
     return {
         "contrast": name,
         "value": value,
-        "low": ends[0],
-        "high": ends[1],
+        "low": ends.low,
+        "high": ends.high,
         "low_calibrated": None,
         "high_calibrated": None,
+        "freedom": ends.freedom,
         "unit": unit,
         "n": n,
         "basis": basis,

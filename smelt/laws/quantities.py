@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,11 +17,20 @@ PAPER_BUDGETS = (1e20, 1e21, 1e22)
 
 @dataclass(frozen=True)
 class Question:
-    """Budgets in training FLOPs (low, high, extrapolated) and sparsity levels in percent."""
+    """Budgets in training FLOPs (low, high, extrapolated) and sparsity levels in percent.
+
+    A level is a label; `measured` holds the sparsity that its cells really have, as a fraction, where that
+    is known. At small scales the two differ by more than a percent.
+    """
 
     budgets: tuple[float, ...]
     sparsities: tuple[int, ...]
     window: tuple[float, float]
+    measured: Mapping[int, float] = field(default_factory=dict)
+
+    def fraction(self, percent: int) -> float:
+        """Return the sparsity as a fraction at which a level is evaluated: its cells' mean where known."""
+        return self.measured.get(percent, percent / 100.0)
 
     @property
     def main_budget(self) -> float:
@@ -32,7 +42,9 @@ class Question:
         return not self.window[0] <= budget <= self.window[1]
 
 
-def choose_question(compute: np.ndarray, sparsities: list[int]) -> Question:
+def choose_question(
+    compute: np.ndarray, sparsities: list[int], measured: Mapping[int, float] | None = None
+) -> Question:
     """Return the paper's budgets where the endpoints' window holds its two inner ones, else their analogues.
 
     The analogues lie at the same relative positions of the study's own logarithmic window, to two digits.
@@ -44,7 +56,7 @@ def choose_question(compute: np.ndarray, sparsities: list[int]) -> Question:
         start, width = np.log(PAPER_WINDOW[0]), np.log(PAPER_WINDOW[1] / PAPER_WINDOW[0])
         places = [(np.log(budget) - start) / width for budget in PAPER_BUDGETS]
         budgets = tuple(float(f"{low * (high / low) ** place:.1e}") for place in places)
-    return Question(budgets, tuple(sorted(sparsities)), (low, high))
+    return Question(budgets, tuple(sorted(sparsities)), (low, high), measured or {})
 
 
 def quantities(baseline: Surface, smelt: Surface, question: Question) -> dict[str, np.ndarray]:
@@ -56,7 +68,7 @@ def quantities(baseline: Surface, smelt: Surface, question: Question) -> dict[st
     """
     values: dict[str, np.ndarray] = {}
     for percent in question.sparsities:
-        sparsity = percent / 100.0
+        sparsity = question.fraction(percent)
         for budget in question.budgets:
             values[f"ce_gain:{budget:g}:{percent}"] = ce_gain(smelt, baseline, budget, sparsity)
         first, second = (values[f"ce_gain:{budget:g}:{percent}"] for budget in question.budgets[:2])

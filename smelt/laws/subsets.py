@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from smelt.laws.frontier import ce_gain
 from smelt.laws.inputs import ARCHS, Results, listing
 from smelt.laws.noise import contrast
 from smelt.laws.surface import Surface
-from smelt.laws.surfaces import SEED, SurfaceAnalysis, coefficients
+from smelt.laws.surfaces import MAX_DEGENERATE, SEED, SurfaceAnalysis, coefficients, joined
 
 BASIS = "cell bootstrap; each draw's own exponents"
 QUARTILES = 4
@@ -32,20 +33,23 @@ def subset_tables(results: Results, analysis: SurfaceAnalysis) -> dict[str, list
         reason = analysis.reason or "there is no aggregate surface"
         return {"law_notes": [{"analysis": "code_margin", "ok": False, "reason": reason}]}
     budget, sparsity = analysis.question.main_budget, middle_level(analysis.question.sparsities)
-    fits, gains, drawn, levels, notes = [], {}, {}, {}, []
+    fits, gains, drawn, levels, doubts, notes = [], {}, {}, {}, {}, []
     for subset, losses in subset_losses(results).items():
         pair = _designs(analysis.designs, losses)
         if pair is None:
             notes.append(f"{subset} lacks endpoints")
             continue
-        points, samples = zip(*(_refit(analysis, i, pair[i]) for i in range(2)), strict=True)
-        fits.extend(_fit_row(arch, subset, pair[i], points[i], analysis) for i, arch in enumerate(ARCHS))
-        gains[subset] = float(ce_gain(points[1], points[0], budget, sparsity / 100))
-        drawn[subset] = ce_gain(samples[1], samples[0], budget, sparsity / 100)
+        refits = [_refit(analysis, i, pair[i]) for i in range(2)]
+        fits.extend(_fit_row(arch, subset, pair[i], refits[i], analysis) for i, arch in enumerate(ARCHS))
+        place = (budget, analysis.question.fraction(sparsity))
+        gains[subset] = float(ce_gain(refits[1].point, refits[0].point, *place))
+        drawn[subset] = ce_gain(refits[1].draws, refits[0].draws, *place)
+        doubts[subset] = joined(analysis.doubt, *dict.fromkeys(fitted.doubt for fitted in refits))
         levels[subset] = float(pair[0].loss.mean())
-    _add_quartiles(gains, drawn, levels)
-    rows = [_gain_row(subset, gains[subset], drawn[subset], budget, sparsity, analysis) for subset in gains]
-    contrasts = _margins(gains, drawn, analysis.doubt)
+    _add_quartiles(gains, drawn, levels, doubts)
+    place = (budget, sparsity, analysis.question.extrapolated(budget))
+    rows = [_gain_row(subset, gains[subset], drawn[subset], place, doubts[subset]) for subset in gains]
+    contrasts = _margins(gains, drawn, doubts)
     reason = listing(notes)
     if not contrasts:
         reason = reason or "the corpus has no category Code beside others"
@@ -108,38 +112,61 @@ def _designs(aggregate: tuple[Design, Design], losses: dict) -> tuple[Design, De
     return aggregate[0].with_loss(values[:, 0]), aggregate[1].with_loss(values[:, 1])
 
 
-def _refit(analysis: SurfaceAnalysis, index: int, design: Design) -> tuple[Surface, Surface]:
-    """Return (E, A, K) refitted at the point exponents, and per bootstrap draw at that draw's exponents."""
+@dataclass(frozen=True)
+class _Refit:
+    """E, A and K of a subset at the aggregate's exponents, and of each draw at that draw's."""
+
+    point: Surface
+    draws: Surface
+    doubt: str
+
+
+def _refit(analysis: SurfaceAnalysis, index: int, design: Design) -> _Refit:
+    """Refit one architecture's surface on a subset; a doubt where coefficients end on a bound."""
     law = analysis.fits[index].law
     draws = getattr(analysis.draws, ARCHS[index])
     usable = np.flatnonzero(~analysis.draws.degenerate)[:DRAWS]
     weights = cell_weights(design, len(analysis.draws.degenerate), SEED)[usable]
     log_loss = np.log(design.loss)[None]
 
-    def fit(exponents: Surface, weights_pn: np.ndarray) -> Surface:
+    def fit(exponents: Surface, weights_pn: np.ndarray) -> tuple[Surface, np.ndarray]:
         rows = np.zeros(len(weights_pn), dtype=int)
         start = SurfaceModel(design, log_loss, rows).parameters(exponents)
         held = {name: getattr(exponents, name) for name in "abc"}
-        return fit_many(design, log_loss, weights_pn, rows, start[:, None], held)[0]
+        surface, _, on_bound = fit_many(design, log_loss, weights_pn, rows, start[:, None], held)
+        return surface, on_bound
 
     one = Surface(**{name: np.atleast_1d(value) for name, value in law.columns().items()})
-    point = fit(one, np.ones((1, len(design)))).draw(0)
-    return point, fit(draws.draw(usable), weights)
+    (point, at_bound), (sample, bounds) = (
+        fit(one, np.ones((1, len(design)))),
+        fit(draws.draw(usable), weights),
+    )
+    doubt = ""
+    if at_bound.any():
+        doubt = f"{ARCHS[index]}: a coefficient of the subset is on a bound"
+    elif bounds.mean() > MAX_DEGENERATE:
+        doubt = (
+            f"{ARCHS[index]}: a coefficient of the subset is on a bound in {bounds.mean():.0%} of the draws"
+        )
+    return _Refit(point.draw(0), sample, doubt)
 
 
 def _fit_row(
-    arch: str, subset: str, design: Design, law: Surface, analysis: SurfaceAnalysis
+    arch: str, subset: str, design: Design, fitted: _Refit, analysis: SurfaceAnalysis
 ) -> dict[str, Any]:
+    law = fitted.point
     errors = law.loss(design.flops, design.sparsity, design.tokens) - design.loss
     row = {"arch": arch, "subset": subset, "n": len(design), "condition": None} | coefficients(law)
     return row | {
         "rmse": float(np.sqrt(np.mean(errors**2))),
-        "converged": not analysis.doubt,
-        "note": analysis.note or "exponents of the aggregate",
+        "converged": not (analysis.doubt or fitted.doubt),
+        "note": joined(analysis.note, fitted.doubt) or "exponents of the aggregate",
     }
 
 
-def _add_quartiles(gains: dict[str, float], drawn: dict[str, np.ndarray], levels: dict[str, float]) -> None:
+def _add_quartiles(
+    gains: dict[str, float], drawn: dict[str, np.ndarray], levels: dict[str, float], doubts: dict[str, str]
+) -> None:
     """Add `quartile:1`..`quartile:4`: mean gain of the sources by quartile of their mean Baseline loss."""
     sources = sorted((name for name in gains if name.startswith("source:")), key=lambda name: levels[name])
     if len(sources) < QUARTILES:
@@ -147,18 +174,22 @@ def _add_quartiles(gains: dict[str, float], drawn: dict[str, np.ndarray], levels
     for number, names in enumerate(np.array_split(np.array(sources), QUARTILES), start=1):
         gains[f"quartile:{number}"] = float(np.mean([gains[name] for name in names]))
         drawn[f"quartile:{number}"] = np.mean([drawn[name] for name in names], axis=0)
+        doubts[f"quartile:{number}"] = joined(*dict.fromkeys(doubts[name] for name in names))
 
 
 def _gain_row(
-    subset: str, gain: float, sample: np.ndarray, budget: float, sparsity: int, analysis: SurfaceAnalysis
+    subset: str, gain: float, sample: np.ndarray, place: tuple[float, int, bool], note: str
 ) -> dict[str, Any]:
+    budget, sparsity, extrapolated = place
     low, high = interval(sample)
     row = {"budget": budget, "sparsity": sparsity, "subset": subset, "gain": gain}
     row |= {"low": float(low), "high": float(high), "low_calibrated": None, "high_calibrated": None}
-    return row | {"extrapolated": analysis.question.extrapolated(budget), "note": analysis.doubt}
+    return row | {"extrapolated": extrapolated, "note": note}
 
 
-def _margins(gains: dict[str, float], drawn: dict[str, np.ndarray], note: str) -> list[dict[str, Any]]:
+def _margins(
+    gains: dict[str, float], drawn: dict[str, np.ndarray], doubts: dict[str, str]
+) -> list[dict[str, Any]]:
     """Return `code_margin:<category>`: the gain of Code minus that of each other category."""
     code = "category:Code"
     rows = []
@@ -166,6 +197,7 @@ def _margins(gains: dict[str, float], drawn: dict[str, np.ndarray], note: str) -
         if code in gains and subset.startswith("category:") and subset != code:
             low, high = interval(drawn[code] - drawn[subset])
             name = f"code_margin:{subset.removeprefix('category:')}"
+            note = joined(*dict.fromkeys((doubts[code], doubts[subset])))
             value, ends = gains[code] - gains[subset], (float(low), float(high))
             rows.append(contrast(name, value, ends, "fraction", len(drawn[subset]), BASIS, note))
     return rows

@@ -24,6 +24,8 @@ SEED = 0
 BASIS = "cell bootstrap"
 CALIBRATION_REPEATS = 200
 CALIBRATION_DRAWS = 100
+# Share of degenerate draws from which on the intervals are doubted.
+MAX_DEGENERATE = 0.05
 
 
 @dataclass
@@ -40,12 +42,23 @@ class SurfaceAnalysis:
     @property
     def note(self) -> str:
         """Why single coefficients should not be believed, or an empty string."""
-        return _collect(self.fits, lambda fit: fit.note)
+        return joined(_collect(self.fits, lambda fit: fit.note), self._odd_draws())
 
     @property
     def doubt(self) -> str:
-        """Why the surfaces should not be believed at all, or an empty string."""
-        return _collect(self.fits, lambda fit: "" if fit.converged else fit.note)
+        """Why the surfaces or their intervals should not be believed at all, or an empty string."""
+        return joined(_collect(self.fits, lambda fit: "" if fit.converged else fit.note), self._odd_draws())
+
+    def _odd_draws(self) -> str:
+        """Say that too many draws are degenerate: the rest are no longer a sample of what could have been."""
+        if self.draws is None or self.draws.degenerate.mean() <= MAX_DEGENERATE:
+            return ""
+        return f"{self.draws.degenerate.mean():.0%} of the bootstrap draws determine no surface"
+
+
+def joined(*parts: str) -> str:
+    """Return the parts that are not empty as one text."""
+    return "; ".join(part for part in parts if part)
 
 
 def _collect(fits: tuple[Fit, ...], tell: Callable[[Fit], str]) -> str:
@@ -65,12 +78,14 @@ def analyse(
     except SmeltError as error:
         return SurfaceAnalysis(designs, reason=str(error))
     compute = np.concatenate([design.flops * design.tokens for design in designs])
-    question = choose_question(compute, sparsities)
+    levels = np.concatenate([design.level for design in designs])
+    measured = np.concatenate([design.sparsity for design in designs])
+    means = {percent: float(measured[levels == percent].mean()) for percent in np.unique(levels).tolist()}
+    question = choose_question(compute, sparsities, means)
     drawn = bootstrap(designs, fits, draws, SEED)
     if (~drawn.degenerate).sum() < 2:
         analysis = SurfaceAnalysis(designs, fits, None, question)
-        parts = [analysis.note, "hardly a bootstrap draw determines both surfaces"]
-        analysis.reason = "; ".join(part for part in parts if part)
+        analysis.reason = joined(analysis.note, "hardly a bootstrap draw determines both surfaces")
         return analysis
     analysis = SurfaceAnalysis(designs, fits, drawn, question)
     if analysis.doubt:
@@ -195,7 +210,7 @@ def contrast_rows(analysis: SurfaceAnalysis) -> list[dict[str, Any]]:
     """Return the rows of `law_contrasts` that come from the two aggregate surfaces."""
     notes = {"exponent": analysis.note}
     return [
-        {"contrast": name, "unit": _UNITS[kind], "basis": BASIS}
+        {"contrast": name, "unit": _UNITS[kind], "basis": BASIS, "freedom": None}
         | row
         | {"note": notes.get(kind, analysis.doubt)}
         for name, row in intervals(analysis).items()
@@ -225,7 +240,7 @@ def note_rows(analysis: SurfaceAnalysis, dropped: list[str]) -> list[dict[str, A
         rows.append(
             {
                 "analysis": "bootstrap",
-                "ok": bad <= 0.05 * count,
+                "ok": bad <= MAX_DEGENERATE * count,
                 "reason": f"{bad} of {count} draws are degenerate and left out",
             }
         )

@@ -57,12 +57,13 @@ _TABLES = {
         "extrapolated:b note:s"
     ),
     "tpp": ("sparsity:i arch:s | budget:f tpp:f low:f? high:f? low_calibrated:f? high_calibrated:f? note:s"),
-    "calibration": "metric:s | b:f a:f alpha:f tau:f direction:i r2:f n:i",
+    "calibration": "metric:s | b:f a:f alpha:f tau:f direction:i r2:f n:i note:s",
     "residuals": "run:s horizon:i metric:s | residual:f",
     # one row a compared quantity, named `analysis` or `analysis:part`
-    # `basis` says what the interval covers, `note` why the number should not be believed
+    # `freedom` are the degrees of freedom of a t interval, `basis` says what the interval covers, `note` why the number should not be believed
     "law_contrasts": (
-        "contrast:s | value:f? low:f? high:f? low_calibrated:f? high_calibrated:f? unit:s n:i basis:s note:s"
+        "contrast:s | value:f? low:f? high:f? low_calibrated:f? high_calibrated:f? freedom:i? unit:s n:i "
+        "basis:s note:s"
     ),
     "law_notes": "analysis:s | ok:b reason:s",
     "law_profiles": "arch:s exponent:s value:f | objective:f statistic:f inside:b",

@@ -5,7 +5,8 @@ import pytest
 from scipy.special import expit
 
 from smelt.errors import SmeltError
-from smelt.laws.calibration import fit_sigmoid
+from smelt.laws.bootstrap import label_weights
+from smelt.laws.calibration import fit_sigmoid, refit_sigmoid
 
 LOSS = np.random.default_rng(0).uniform(1.6, 2.4, 96)
 
@@ -49,3 +50,33 @@ def test_residuals_are_positive_for_the_better_model():
 def test_data_that_determine_no_curve_are_refused(loss, value, message):
     with pytest.raises(SmeltError, match=message):
         fit_sigmoid(loss, value, -1)
+
+
+def test_a_curve_through_noise_is_doubted():
+    random = np.random.default_rng(2)
+    doubted = [bool(fit_sigmoid(LOSS[:5], random.normal(size=5), -1).note) for _ in range(40)]
+    assert np.mean(doubted) > 0.8
+    clean = 0.1 + 0.4 * expit(-6 * (LOSS - 1.9))
+    assert not fit_sigmoid(LOSS, clean + 0.02 * random.normal(size=96), -1).note
+    # A straight line sits on the bound of the slope and is as good a reference as any.
+    assert not fit_sigmoid(LOSS, 3.0 + 0.4 * LOSS, 1).note
+
+
+def test_a_step_is_doubted():
+    assert "step" in fit_sigmoid(LOSS, np.where(LOSS > 2.0, 0.2, 0.5), -1).note
+
+
+def test_refits_spread_as_repeated_experiments_do():
+    """The curve's error by resampling against its error over new noise, at one loss."""
+    random, place = np.random.default_rng(3), np.array([2.0])
+    clean = 0.1 + 0.4 * expit(-6 * (LOSS - 1.9))
+    truth = [
+        float(fit_sigmoid(LOSS, clean + 0.02 * random.normal(size=96), -1)(place)[0]) for _ in range(100)
+    ]
+    value = clean + 0.02 * random.normal(size=96)
+    curve = fit_sigmoid(LOSS, value, -1)
+    one = refit_sigmoid(curve, LOSS, value, np.ones((1, 96)))
+    assert one(place)[0, 0] == pytest.approx(curve(place)[0], abs=1e-6)
+    drawn = refit_sigmoid(curve, LOSS, value, label_weights(np.arange(96), 200, 0))(place)
+    assert drawn.shape == (200, 1)
+    assert drawn.std() == pytest.approx(np.std(truth), rel=0.35)
