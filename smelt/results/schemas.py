@@ -60,7 +60,8 @@ _TABLES = {
     "calibration": "metric:s | b:f a:f alpha:f tau:f direction:i r2:f n:i note:s",
     "residuals": "run:s horizon:i metric:s | residual:f",
     # one row a compared quantity, named `analysis` or `analysis:part`
-    # `freedom` are the degrees of freedom of a t interval, `basis` says what the interval covers, `note` why the number should not be believed
+    # `freedom` are the degrees of freedom of a t interval, `basis` says what the interval covers, `note` why
+    # the number should not be believed
     "law_contrasts": (
         "contrast:s | value:f? low:f? high:f? low_calibrated:f? high_calibrated:f? freedom:i? unit:s n:i "
         "basis:s note:s"
