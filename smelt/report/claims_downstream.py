@@ -50,7 +50,8 @@ def better_at_equal_loss(evidence: Evidence) -> Finding:
 
 def code_gains_most(evidence: Evidence) -> Finding:
     """C12: the CE gain of Code exceeds that of every other category."""
-    return judge(evidence.contrast_components("code_margin", "the CE gain of Code minus that of {}"))
+    parts = evidence.contrast_components("code_margin", "the CE gain of Code minus that of {}")
+    return partial(judge(parts), evidence.incomplete("code_margin"), every=True)
 
 
 def longer_gains_more(evidence: Evidence) -> Finding:

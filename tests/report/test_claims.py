@@ -6,6 +6,7 @@ import pytest
 
 from smelt.errors import SmeltError
 from smelt.report.claims import CLAIMS, ledger, write_claims
+from smelt.report.claims_rules import MODELS_RULE
 from smelt.results.parquet import read_rows, write_table
 from smelt.results.schemas import TABLES
 from smelt.study import load_study, run_points
@@ -133,6 +134,13 @@ def test_the_ledger_has_each_claim_once_in_order_with_a_rule_and_a_paper_value()
         assert claim.test.__doc__.startswith(claim.claim + ":")
         assert claim.paper_value
         assert claim.statement
+
+
+def test_the_rule_about_trained_models_is_printed_with_each_of_their_claims(tmp_path):
+    found = World(tmp_path).verdicts()
+    for name, row in found.items():
+        assert row["rule"].endswith(MODELS_RULE) == (name in MECHANISM)
+    assert MODELS_RULE.count(". ") == 1
 
 
 def test_clear_evidence_for_every_claim_reproduces_every_claim(tmp_path):
@@ -314,6 +322,14 @@ def test_a_cell_without_a_pair_keeps_every_cell_open_unless_another_contradicts(
     assert "m-s85" in row["reason"]
     world.overrides = {"loss_gap:s-s85": (-0.3, 0.1)}
     assert world.write().verdicts()["C1"]["verdict"] == "contradicted"
+
+
+def test_a_category_that_could_not_be_fitted_keeps_it_open_which_gains_most(tmp_path):
+    world = World(tmp_path)
+    world.notes = [{"analysis": "code_margin", "ok": False, "reason": "category:Web lacks endpoints"}]
+    row = world.write().verdicts()["C12"]
+    assert row["verdict"] == "inconclusive"
+    assert "category:Web" in row["reason"]
 
 
 @pytest.mark.parametrize(
