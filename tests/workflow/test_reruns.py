@@ -77,7 +77,7 @@ def test_other_sizes_of_one_run_train_that_run_alone(edited):
 def test_another_study_of_the_same_sources_reruns_nothing(edited):
     text = (edited.folder / "config/studies/smoke.yaml").read_text()
     (edited.folder / "config/studies/other.yaml").write_text(text.replace("name: smoke", "name: other"))
-    result = edited.snakemake("--forcerun", "corpus_fetch", "--", "data/cache/small.json", study="other")
+    result = edited.snakemake("data/cache/small.json", "--forcerun", "corpus_fetch", study="other")
     assert result.returncode == 0, result.stdout + result.stderr
     assert edited.planned() == set()
 
