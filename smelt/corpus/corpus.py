@@ -12,16 +12,18 @@ import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
 from smelt.corpus.batches import Batch, RowSampler, pack
-from smelt.corpus.shards import Shard, ShardReader, token_type
+from smelt.corpus.shards import MANIFEST, Shard, ShardReader, token_type
 from smelt.corpus.split import length_bucket
 from smelt.corpus.tokenizer import load_tokenizer
 from smelt.errors import SmeltError
-from smelt.files import read_json, sha256_file
+from smelt.files import ROOT, read_json, sha256_file
+from smelt.schema import check_schema
+from smelt.study.records import make_anew
 
-MANIFEST, TOKENIZER, DOCUMENTS = "manifest.json", "tokenizer.json", "documents.parquet"
+TOKENIZER, DOCUMENTS = "tokenizer.json", "documents.parquet"
 FORMAT = 1
 PHASES = {"trunk": 1, "decay": 2}
-_KEYS = {"format", "set", "vocab", "bos", "pad", "shards", "files", "splits", "attended_context", "context"}
+SCHEMA = ROOT / "workflow" / "schemas" / "corpus.schema.yaml"
 
 
 class Corpus:
@@ -54,11 +56,14 @@ class Corpus:
                 size than it says. Content is checked when a file is first used.
         """
         folder = Path(folder)
-        manifest = read_json(folder / MANIFEST)
-        if not isinstance(manifest, dict) or _KEYS - manifest.keys() or manifest["format"] != FORMAT:
-            raise SmeltError(
-                f"{folder / MANIFEST} is not a corpus manifest of format {FORMAT}; build it again"
-            )
+        path = folder / MANIFEST
+        if not path.is_file():
+            raise SmeltError(f"{path} does not exist; run the same snakemake command again")
+        try:
+            manifest = read_json(path)
+            check_schema(str(path), manifest, SCHEMA)
+        except SmeltError as error:
+            raise SmeltError(f"{error}; {make_anew(path)}") from None
         corpus = cls(folder, manifest)
         for reader in corpus._readers.values():
             reader.check_sizes()
@@ -174,6 +179,6 @@ class Corpus:
     def _check(self, name: str) -> None:
         path = self.folder / name
         if not path.is_file():
-            raise SmeltError(f"{path} does not exist; build the corpus again")
+            raise SmeltError(f"{path} does not exist; {make_anew(self.folder / MANIFEST)}")
         if sha256_file(path) != self.manifest["files"][name]:
-            raise SmeltError(f"{path} is damaged: its SHA-256 differs; build the corpus again")
+            raise SmeltError(f"{path} is damaged: its SHA-256 differs; {make_anew(self.folder / MANIFEST)}")

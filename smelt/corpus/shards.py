@@ -11,8 +11,9 @@ import numpy as np
 
 from smelt.errors import SmeltError
 from smelt.files import atomic_path, sha256_file
+from smelt.study.records import make_anew
 
-FOLDER = "shards"
+FOLDER, MANIFEST = "shards", "manifest.json"
 # 32 or 64 MiB; a shard is written, checked and shuffled as a whole.
 SHARD_TOKENS = 1 << 24
 
@@ -57,15 +58,16 @@ class ShardReader:
         self._folder, self._dtype = folder, dtype
         self.shards = shards
         self._maps: dict[int, np.ndarray] = {}
+        self._mend = make_anew(folder / MANIFEST)
 
     def check_sizes(self) -> None:
         """Raise SmeltError for a file that is missing or has another size than its tokens need."""
         for shard in self.shards:
             path = self._path(shard)
             if not path.is_file():
-                raise SmeltError(f"shard {path} does not exist; build the corpus again")
+                raise SmeltError(f"shard {path} does not exist; {self._mend}")
             if path.stat().st_size != shard.tokens * self._dtype.itemsize:
-                raise SmeltError(f"shard {path} is damaged: its size differs; build the corpus again")
+                raise SmeltError(f"shard {path} is damaged: its size differs; {self._mend}")
 
     def _path(self, shard: Shard) -> Path:
         return self._folder / FOLDER / f"{shard.name}.bin"
@@ -80,6 +82,6 @@ class ShardReader:
             shard = self.shards[index]
             path = self._path(shard)
             if sha256_file(path) != shard.sha256:
-                raise SmeltError(f"shard {path} is damaged: its SHA-256 differs; build the corpus again")
+                raise SmeltError(f"shard {path} is damaged: its SHA-256 differs; {self._mend}")
             self._maps[index] = np.memmap(path, self._dtype, mode="r", shape=(shard.tokens,))
         return self._maps[index]

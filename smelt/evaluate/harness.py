@@ -26,10 +26,9 @@ from smelt.errors import SmeltError
 from smelt.evaluate.registry import SCHEMA, Task
 from smelt.evaluate.scoring import computes_in_half, score
 from smelt.evaluate.sequences import Scored, truncate
-from smelt.files import read_json
 from smelt.model import LoopedLM, load_model
 from smelt.model.generate import generate
-from smelt.study import RunSpec
+from smelt.study.records import check_weights, read_run
 
 _NEW_TOKENS = 64
 
@@ -63,14 +62,14 @@ class SmeltModel(TemplateLM):
             SmeltError: the run has no such endpoint or was trained on another corpus.
         """
         run, text = Path(run), Corpus.open(corpus)
-        manifest, spec = read_json(run / "manifest.json"), RunSpec.from_dict(read_json(run / "spec.json"))
+        spec, manifest = read_run(run)
         if manifest["corpus"] != text.sha256:
             raise SmeltError(f"{run}: the run was trained on another corpus than {corpus}")
         endpoints = {entry["horizon"]: entry for entry in manifest["endpoints"]}
         horizon = max(endpoints) if horizon is None else horizon
         if horizon not in endpoints:
             raise SmeltError(f"{run} has no endpoint at horizon {horizon}; it has {sorted(endpoints)}")
-        model = load_model(run / endpoints[horizon]["weights"], spec)
+        model = load_model(check_weights(run, endpoints[horizon]), spec)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return cls(
             model.to(device),

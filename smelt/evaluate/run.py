@@ -21,10 +21,10 @@ from smelt.evaluate.scoring import BATCH_TOKENS, Progress, computes_in_half, sco
 from smelt.evaluate.sequences import Encoder
 from smelt.evaluate.suite import Suite, open_suite
 from smelt.evaluate.validation import document_losses, validation_loss, validation_rows
-from smelt.files import read_json, sha256_file
 from smelt.model import LoopedLM, load_model
 from smelt.results.parquet import read_rows, write_columns, write_table
 from smelt.study import RunSpec, Study
+from smelt.study.records import MANIFEST, check_weights, make_anew, read_run_of
 
 # Cases that are built and scored together; similar lengths are batched within them.
 _CHUNK = 8192
@@ -124,24 +124,21 @@ def check_run(folder: Path, study: Study, corpus: Corpus, suite: Suite) -> tuple
     Raises:
         SmeltError: run, corpus and tasks do not belong together.
     """
-    manifest, raw = read_json(folder / "manifest.json"), read_json(folder / "spec.json")
-    try:
-        spec = RunSpec.from_dict(raw)
-        wanted, endpoints = manifest["spec_hash"], manifest["endpoints"]
-    except (KeyError, TypeError) as error:
-        raise SmeltError(
-            f"{folder}: manifest.json or spec.json is not what training writes ({error})"
-        ) from None
-    if spec.spec_hash != wanted or not endpoints:
-        raise SmeltError(f"{folder}: manifest.json has no endpoints of the run that spec.json describes")
+    spec, manifest = read_run_of(study, folder)
     if manifest["corpus"] != corpus.sha256:
-        raise SmeltError(f"{folder}: the run was trained on another corpus than the one given; train again")
+        raise SmeltError(
+            f"{folder}: the run was trained on another corpus than {corpus.folder}; "
+            f"{make_anew(folder / MANIFEST)}"
+        )
     if suite.corpus != corpus.sha256:
-        raise SmeltError("the tasks were checked against another corpus than the one given; make them again")
+        raise SmeltError(
+            f"{suite.file}: the tasks were checked against another corpus than {corpus.folder}; "
+            f"{make_anew(suite.file)}"
+        )
     if suite.name != study.evaluation.suite:
         raise SmeltError(
-            f"the tasks are of suite {suite.name!r}; study {study.name} has evaluation.suite = "
-            f"{study.evaluation.suite!r}: make the tasks again"
+            f"{suite.file}: the tasks are of suite {suite.name!r}; study {study.name} has "
+            f"evaluation.suite = {study.evaluation.suite!r}; {make_anew(suite.file)}"
         )
     return spec, manifest
 
@@ -163,14 +160,14 @@ def evaluate_run(study: Study, folder: Path, corpus_folder: Path, tasks_folder: 
     corpus, suite = Corpus.open(corpus_folder), open_suite(tasks_folder)
     spec, manifest = check_run(folder, study, corpus, suite)
     evaluation = Evaluation(study, spec, corpus, suite)
-    run, endpoints = manifest["run"], sorted(manifest["endpoints"], key=lambda entry: entry["horizon"])
+    run, endpoints = manifest["run"], manifest["endpoints"]
     device = "cuda" if torch.cuda.is_available() else "cpu"
     tables: dict[str, list[dict[str, Any]]] = {"endpoints": [], "validation": [], "task_scores": []}
     items = []
     planned = extents(spec.point.group == "grid", len(endpoints), study.evaluation)
     progress = _Progress(sum(evaluation.prompts(extent) for extent in planned), run)
     for entry, extent in zip(endpoints, planned, strict=True):
-        model = _load(folder, entry, spec).to(device)
+        model = load_model(check_weights(folder, entry), spec).to(device)
         started = time.perf_counter()
         validation = evaluation.validation(model, run, entry["horizon"], progress)
         middle, tokens = time.perf_counter(), progress.tokens
@@ -188,15 +185,6 @@ def evaluate_run(study: Study, folder: Path, corpus_folder: Path, tasks_folder: 
         write_table(out, name, rows)
     write_columns(out, "items", {name: np.concatenate([c[name] for c in items]) for name in items[0]})
     print(_cost(folder, run), file=sys.stderr)
-
-
-def _load(folder: Path, entry: dict[str, Any], spec: RunSpec) -> LoopedLM:
-    path = folder / entry["weights"]
-    if not path.is_file():
-        raise SmeltError(f"{path} does not exist; train the run again")
-    if sha256_file(path) != entry["sha256"]:
-        raise SmeltError(f"{path} is damaged: its SHA-256 differs from the manifest's; train the run again")
-    return load_model(path, spec)
 
 
 def _endpoint(

@@ -10,9 +10,12 @@ from typing import Any
 from smelt.errors import SmeltError
 from smelt.evaluate.items import Item, read_items
 from smelt.evaluate.registry import Task
-from smelt.files import read_json, sha256_file, write_json
+from smelt.files import ROOT, read_json, sha256_file, write_json
+from smelt.schema import check_schema
 from smelt.study import Study
+from smelt.study.records import make_anew
 
+SCHEMA = ROOT / "workflow" / "schemas" / "tasks.schema.yaml"
 LOCAL = "local"
 DCLM = "dclm"
 
@@ -27,9 +30,11 @@ class Suite:
         mmlu: name of the task reported as MMLU, if the suite has one.
         long: tasks that are also evaluated with the study's long lists of demonstrations.
         complete: whether all of the suite's tasks are here; only then there is a Core score.
+        file: where `tasks.json` is.
         corpus: SHA-256 of the manifest of the corpus that the tasks were made of or checked against.
     """
 
+    file: Path
     name: str
     baseline_version: str
     mmlu: str | None
@@ -93,14 +98,19 @@ def open_suite(folder: Path | str) -> Suite:
         SmeltError: a file is missing, changed or malformed.
     """
     folder = Path(folder)
-    raw = read_json(folder / "tasks.json")
+    file = folder / "tasks.json"
+    if not file.is_file():
+        raise SmeltError(f"{file} does not exist; run the same snakemake command again")
     try:
+        raw = read_json(file)
+        check_schema(str(file), raw, SCHEMA)
         tasks = {
             name: Task(**{key: entry[key] for key in Task.__dataclass_fields__})
             for name, entry in raw["tasks"].items()
         }
         items = {name: _items(folder, task, raw["tasks"][name]["sha256"]) for name, task in tasks.items()}
         return Suite(
+            file=file,
             name=raw["suite"],
             baseline_version=raw["baseline_version"],
             mmlu=raw["mmlu"],
@@ -110,16 +120,14 @@ def open_suite(folder: Path | str) -> Suite:
             tasks=tasks,
             items=items,
         )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise SmeltError(
-            f"{folder / 'tasks.json'} is not what `tasks` writes ({error}); make it again"
-        ) from None
+    except SmeltError as error:
+        raise SmeltError(f"{error}; {make_anew(file)}") from None
 
 
 def _items(folder: Path, task: Task, sha256: str) -> list[Item]:
     path = folder / task.file
     if not path.is_file():
-        raise SmeltError(f"{path} does not exist; make the tasks again")
+        raise SmeltError(f"{path} does not exist")
     if sha256_file(path) != sha256:
-        raise SmeltError(f"{path} has changed since tasks.json was written; make the tasks again")
+        raise SmeltError(f"{path} has changed since tasks.json was written")
     return read_items(path, task, unique=False)

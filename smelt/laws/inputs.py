@@ -14,6 +14,7 @@ from smelt.files import read_json
 from smelt.laws.fit import Design
 from smelt.results.parquet import read_rows
 from smelt.study import Study, run_points
+from smelt.study.records import make_anew
 
 ARCHS = ("baseline", "smelt")
 # A sentence names this many and counts the rest.
@@ -71,13 +72,17 @@ class Results:
         return sorted(horizon for name, horizon in self.endpoints if name == run)
 
 
-def load_results(study: Study, results: Path | str) -> Results:
+def load_results(study: Study, results: Path | str, partial: bool = False) -> Results:
     """Read `budget/`, `evaluate/*/` and `tasks/tasks.json` under `results`.
 
-    A run whose evaluation is absent, or an endpoint without a finite positive loss, is left out and named in
-    `problems`; a table that exists but is damaged, or names a run that the study does not have, is an error.
+    An endpoint without a finite positive loss is left out and named in `problems`, and so is, with `partial`,
+    what has not been evaluated in a study under way.
+
+    Raises:
+        SmeltError: a file is missing or damaged, or names a run that the study does not have.
     """
     results = Path(results)
+    _require(*(results / "budget" / f"{name}.parquet" for name in ("runs", "ablation_points")))
     budget_runs = read_rows(results / "budget" / "runs.parquet")
     seeds = 1 + max((row["seed"] for row in budget_runs), default=0)
     known = run_points(study, seeds=seeds)
@@ -87,20 +92,42 @@ def load_results(study: Study, results: Path | str) -> Results:
     points = read_rows(results / "budget" / "ablation_points.parquet")
     loaded = Results(study, runs, points, {}, {}, {})
     registry = results / "tasks" / "tasks.json"
-    if registry.exists():
-        raw = read_json(registry)
-        loaded.tasks, loaded.mmlu = raw["tasks"], raw["mmlu"]
+    if not partial or registry.exists():
+        loaded.tasks, loaded.mmlu = _registry(registry)
     else:
         loaded.problems.append("there is no tasks.json; task by task analyses are left out")
     for run in sorted(runs):
-        _load_run(loaded, run, results / "evaluate" / run)
+        folder = results / "evaluate" / run
+        if not partial or (folder / "endpoints.parquet").exists():
+            _load_run(loaded, run, folder)
+        else:
+            loaded.problems.append(f"run {run} has no evaluation")
     return loaded
 
 
+def _registry(path: Path) -> tuple[dict[str, dict[str, Any]], str | None]:
+    """Return the tasks of `tasks.json` and the name of the one that is MMLU."""
+    _require(path)
+    raw = read_json(path)
+    tasks = raw.get("tasks") if isinstance(raw, dict) else None
+    if not isinstance(tasks, dict) or not tasks or "mmlu" not in raw:
+        raise SmeltError(f"{path} lacks tasks or mmlu; {make_anew(path)}")
+    for name, task in tasks.items():
+        if not isinstance(task, dict) or {"kind", "shots", "category", "core"} - task.keys():
+            raise SmeltError(f"{path}: tasks.{name} lacks kind, shots, category or core; {make_anew(path)}")
+    return tasks, raw["mmlu"]
+
+
+def _require(*files: Path) -> None:
+    for path in files:
+        if not path.is_file():
+            raise SmeltError(
+                f"{path} does not exist; run the same snakemake command again, which makes it anew"
+            )
+
+
 def _load_run(loaded: Results, run: str, folder: Path) -> None:
-    if not (folder / "endpoints.parquet").exists():
-        loaded.problems.append(f"run {run} has no evaluation")
-        return
+    _require(*(folder / f"{name}.parquet" for name in ("endpoints", "validation", "task_scores")))
     for row in read_rows(folder / "endpoints.parquet"):
         if row["run"] != run:
             raise SmeltError(f"{folder / 'endpoints.parquet'} holds run {row['run']!r}; it must be {run!r}")

@@ -11,13 +11,13 @@ import torch
 from smelt import cli, devices
 from smelt.corpus import Corpus
 from smelt.errors import SmeltError
-from smelt.files import read_json, sha256_file
 from smelt.mechanism.capture import Capture, Rows, category_index, merge, sample
 from smelt.mechanism.dyck import dyck_tables
 from smelt.mechanism.prompts import build_prompts
 from smelt.model import LoopedLM, load_model
 from smelt.results.parquet import write_table
 from smelt.study import RunSpec, Study, load_study
+from smelt.study.records import MANIFEST, check_weights, make_anew, read_run_of
 
 # Prompts that choose the Dyck head, and those that show it.
 CHOOSE, SHOW = 1, 2
@@ -33,26 +33,15 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def last_endpoint(folder: Path) -> tuple[RunSpec, dict[str, Any]]:
+def last_endpoint(study: Study, folder: Path) -> tuple[RunSpec, dict[str, Any]]:
     """Return a run's specification and the manifest entry of its last horizon's endpoint, checked.
 
     Raises:
         SmeltError: a file is missing or damaged, or the weights are not those of the manifest.
     """
-    manifest = read_json(folder / "manifest.json")
-    lacking = {"corpus", "endpoints", "spec_hash"} - manifest.keys()
-    if lacking:
-        raise SmeltError(
-            f"{folder / 'manifest.json'} lacks {', '.join(sorted(lacking))}; train the run again"
-        )
-    spec = RunSpec.from_dict(read_json(folder / "spec.json"))
-    if manifest["spec_hash"] != spec.spec_hash:
-        raise SmeltError(f"{folder}: spec.json and manifest.json are of different runs; train the run again")
-    endpoint = max(manifest["endpoints"], key=lambda entry: entry["horizon"], default=None)
-    if endpoint is None:
-        raise SmeltError(f"{folder}/manifest.json has no endpoint")
-    if sha256_file(folder / endpoint["weights"]) != endpoint["sha256"]:
-        raise SmeltError(f"{folder / endpoint['weights']} is damaged: its SHA-256 is not the manifest's")
+    spec, manifest = read_run_of(study, folder)
+    endpoint = manifest["endpoints"][-1]
+    check_weights(folder, endpoint)
     return spec, {**endpoint, "corpus": manifest["corpus"]}
 
 
@@ -93,10 +82,13 @@ def main() -> None:
     """Analyse one run and write its tables."""
     arguments = parse()
     study = load_study(arguments.study)
-    spec, endpoint = last_endpoint(arguments.run)
+    spec, endpoint = last_endpoint(study, arguments.run)
     corpus = Corpus.open(arguments.corpus)
     if endpoint["corpus"] != corpus.sha256:
-        raise SmeltError(f"{arguments.run} was trained on another corpus than {arguments.corpus}")
+        raise SmeltError(
+            f"{arguments.run} was trained on another corpus than {arguments.corpus}; "
+            f"{make_anew(arguments.run / MANIFEST)}"
+        )
     with devices.lease():
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         model = load_model(arguments.run / endpoint["weights"], spec).to(device)

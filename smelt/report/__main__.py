@@ -11,8 +11,16 @@ from smelt.study import load_study
 
 def _claims(arguments: argparse.Namespace) -> None:
     from smelt.report.claims import write_claims
+    from smelt.results.parquet import read_rows
+    from smelt.results.stages import require, stage_files
 
-    write_claims(load_study(arguments.study), arguments.results, arguments.out)
+    study, results = load_study(arguments.study), arguments.results
+    # A file that is gone must not pass for a claim that nothing was measured of.
+    require(stage_files(results, (), (), ("budget", "laws")))
+    rows = read_rows(results / "budget" / "runs.parquet")
+    grid = [row["run"] for row in rows if row["grouping"] == "grid"]
+    require(stage_files(results, [row["run"] for row in rows], grid, ("evaluate", "mechanism")))
+    write_claims(study, results, arguments.out)
 
 
 def _notebook(arguments: argparse.Namespace) -> None:

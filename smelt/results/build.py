@@ -6,54 +6,54 @@ the database in a temporary file, which is renamed when it is closed and whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from smelt.errors import SmeltError
-from smelt.files import atomic_path, read_json
+from smelt.files import atomic_path
 from smelt.results.parquet import read_rows
 from smelt.results.provenance import provenance_rows
 from smelt.results.schemas import SQL_TYPES, TABLES, Table
+from smelt.results.stages import require, stage_files
 from smelt.study import Study, run_points
-
-# Where the stages leave the tables; those of a run lie in one folder a run.
-STUDY_FOLDERS = {
-    "budget": ("runs", "pairs", "ablation_points", "power", "published_configs"),
-    "corpus": ("corpus_sources",),
-    "claims": ("claims",),
-}
-RUN_FOLDERS = {
-    "runs": ("train_log", "throughput"),
-    "evaluate": ("endpoints", "validation", "task_scores", "items"),
-}
-LAWS, MECHANISM = "laws", "mechanism"
+from smelt.study.records import MANIFEST, SPEC, make_anew, read_run_of
 
 
-def build_database(study: Study, results: Path, out: Path, seeds: int | None = None) -> dict[str, int]:
+def build_database(
+    study: Study, results: Path, out: Path, seeds: int | None = None, partial: bool = False
+) -> dict[str, int]:
     """Build the database `out` from the stage files under `results`; return the rows of each table.
 
-    A table that no stage has written exists and is empty. `seeds` is how many seeds the runs table must
-    cover; by default whatever it covers.
+    `seeds` is how many seeds the runs table must cover; by default whatever it covers. With `partial`, for
+    the picture of a study under way, files may be missing (the runs table must not); a table that no stage
+    has written exists and is empty.
 
     Raises:
-        SmeltError: the runs table is missing, a file is damaged, of another study, of another
-            specification than the study's, or has a key twice.
+        SmeltError: a file is missing, damaged, of another study, of another specification than the
+            study's, or has a key twice.
     """
     results, out = Path(results), Path(out)
-    runs = _study_runs(study, results, seeds)
+    rows = _study_runs(study, results, seeds)
+    runs = {row["run"]: row["spec_hash"] for row in rows}
+    files = list(stage_files(results, runs, [row["run"] for row in rows if row["grouping"] == "grid"]))
+    if partial:
+        files = [path for path in files if path.is_file()]
+    require(files)
+    for run, spec_hash in sorted(runs.items()):
+        if not partial or (results / "runs" / run / MANIFEST).exists():
+            _check_trained(study, results / "runs" / run, spec_hash)
     counts = {}
     with atomic_path(out) as temporary:
         try:
             with duckdb.connect(str(temporary)) as connection:
                 for name, table in TABLES.items():
                     _create(connection, table)
-                    files = [] if name == "provenance" else list(_files(results, name, runs))
-                    if files:
-                        _load(connection, table, files, runs)
+                    if found := [path for path in files if path.stem == name]:
+                        _load(connection, table, found, runs)
                 _insert_provenance(connection, provenance_rows(study, results, runs))
                 for name, table in TABLES.items():
                     counts[name] = _check_keys(connection, table)
@@ -65,8 +65,8 @@ def build_database(study: Study, results: Path, out: Path, seeds: int | None = N
     return counts
 
 
-def _study_runs(study: Study, results: Path, seeds: int | None) -> dict[str, str]:
-    """Return the specification hash of every run of the study, checked against what was trained."""
+def _study_runs(study: Study, results: Path, seeds: int | None) -> list[dict[str, Any]]:
+    """Return the rows of the runs table, checked against the study."""
     path = results / "budget" / "runs.parquet"
     mend = f"`python -m smelt.budget tables --study {study.name} --out {path.parent}` writes it"
     if not path.is_file():
@@ -75,32 +75,22 @@ def _study_runs(study: Study, results: Path, seeds: int | None) -> dict[str, str
     seeds = seeds or 1 + max((row["seed"] for row in rows), default=0)
     if {row["run"] for row in rows} != run_points(study, seeds).keys():
         raise SmeltError(f"{path} has not the runs of study {study.name} with {seeds} seeds; {mend} anew")
-    runs = {row["run"]: row["spec_hash"] for row in rows}
-    for run, spec_hash in runs.items():
-        manifest = results / "runs" / run / "manifest.json"
-        if manifest.is_file() and read_json(manifest).get("spec_hash") != spec_hash:
-            raise SmeltError(
-                f"{manifest} was trained from another specification than study {study.name} now has for "
-                f"run {run}; run the workflow again to train it anew"
-            )
-    return runs
+    return rows
 
 
-def _files(results: Path, name: str, runs: Iterable[str]) -> Iterable[Path]:
-    """Yield the existing files of a table in a fixed order."""
-    for folder, names in STUDY_FOLDERS.items():
-        if name in names:
-            yield from _existing(results / folder / f"{name}.parquet")
-    yield from _existing(results / LAWS / f"{name}.parquet")
-    for folder, names in {**RUN_FOLDERS, MECHANISM: tuple(TABLES)}.items():
-        if name in names:
-            for run in sorted(runs):
-                yield from _existing(results / folder / run / f"{name}.parquet")
-
-
-def _existing(path: Path) -> Iterable[Path]:
-    if path.is_file():
-        yield path
+def _check_trained(study: Study, folder: Path, spec_hash: str) -> None:
+    """Refuse a folder that is not of the run that it is named after, as the study has that now."""
+    spec, _ = read_run_of(study, folder)
+    if spec.point.run != folder.name:
+        raise SmeltError(
+            f"{folder / SPEC} is of run {spec.point.run}, not of {folder.name}; "
+            f"{make_anew(folder / MANIFEST)}"
+        )
+    if spec.spec_hash != spec_hash:
+        raise SmeltError(
+            f"{folder / MANIFEST} was trained from another specification than study {study.name} now has for "
+            f"run {folder.name}; run the workflow again to train it anew"
+        )
 
 
 def _create(connection: duckdb.DuckDBPyConnection, table: Table) -> None:
@@ -135,7 +125,7 @@ def _insert_provenance(connection: duckdb.DuckDBPyConnection, rows: list[dict[st
 def _check_columns(table: Table, path: Path) -> None:
     try:
         names = pq.read_schema(path).names
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise SmeltError(f"{path} is damaged ({error}); delete it and run the same command again") from None
     if names != [column.name for column in table.columns]:
         raise SmeltError(f"{path} has other columns than table {table.name}; delete it and run again")

@@ -106,7 +106,7 @@ def read_rows(path: Path | str) -> list[dict[str, Any]]:
         arrow = pq.read_table(path)
     except FileNotFoundError:
         raise SmeltError(f"{path} does not exist") from None
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise SmeltError(f"{path} is damaged ({error}); delete it and run the same command again") from None
     if arrow.schema.names != arrow_schema(table).names:
         raise SmeltError(f"{path} has other columns than table {table.name}; delete it and run again")

@@ -19,7 +19,7 @@ from smelt.train.data import UpdateData
 from smelt.train.hardware import Hardware
 from smelt.train.keeper import Keeper
 from smelt.train.lean import Callback, SIGTERMException, Trainer
-from smelt.train.log import Rate, write_log, write_throughput
+from smelt.train.log import TABLES, Rate, write_log, write_throughput
 from smelt.train.module import TrainingModule
 from smelt.train.progress import MetricsLogger, ProgressBar, ProgressFile, display, make_logger
 from smelt.train.schedule import Itinerary
@@ -42,13 +42,15 @@ def check_corpus(spec: RunSpec, corpus: Any) -> None:
 def train(spec: RunSpec, corpus: Any, out: Path, hardware: Hardware) -> str:
     """Train a run to its end, going on from its last checkpoint; return `COMPLETE` or `STOPPED`.
 
-    `manifest.json` is written last. A run that is complete already is left as it is.
+    `manifest.json` is written last. A run that is complete already is left as it is, but for `spec.json`,
+    which is written anew. One that lacks a table is trained again: its rows went with the checkpoints.
 
     Raises:
         SmeltError: the corpus does not fit, training diverges, or a checkpoint breaks while in use.
     """
     check_corpus(spec, corpus)
     if _is_complete(out, spec, corpus):
+        write_json(out / "spec.json", spec.to_dict())
         return COMPLETE
     flops = flops_per_token(spec.geometry, spec.corpus.attended_context)
     itinerary = Itinerary(spec)
@@ -123,13 +125,14 @@ def _manifest(spec: RunSpec, corpus: Any, endpoints: list[dict[str, Any]]) -> di
 
 
 def _is_complete(out: Path, spec: RunSpec, corpus: Any) -> bool:
-    """Whether the manifest is that of this run and its endpoints are whole; remove one that is not."""
+    """Whether the manifest is that of this run, its endpoints whole and its tables there; else remove it."""
     path = out / "manifest.json"
     try:
         manifest = read_json(path)
         endpoints = {entry["weights"]: entry["sha256"] for entry in manifest["endpoints"]}
         fits = manifest == _manifest(spec, corpus, manifest["endpoints"])
-        if fits and all(sha256_file(out / name) == digest for name, digest in endpoints.items()):
+        whole = all(sha256_file(out / name) == digest for name, digest in endpoints.items())
+        if fits and whole and all((out / f"{name}.parquet").is_file() for name in TABLES):
             return True
     except (SmeltError, FileNotFoundError, KeyError, TypeError):
         pass

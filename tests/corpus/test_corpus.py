@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pickle
 import shutil
 
@@ -188,7 +189,7 @@ def test_a_missing_or_foreign_manifest_is_refused(corpus, tmp_path):
     with pytest.raises(SmeltError, match="does not exist"):
         Corpus.open(tmp_path)
     (tmp_path / "manifest.json").write_text('{"format": 99}')
-    with pytest.raises(SmeltError, match="build it again"):
+    with pytest.raises(SmeltError, match="manifest.json: .*; delete .*/manifest.json and run the same"):
         Corpus.open(tmp_path)
 
 
@@ -202,3 +203,25 @@ def test_too_many_epochs_are_counted_and_refused(study, sources, cache, tmp_path
     with pytest.raises(SmeltError, match="epochs"):
         build(long, sources, cache, tmp_path, 1, lock=cache / "lock")
     assert not (tmp_path / "manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"vocab": "many"},
+        {"bos": None},
+        {"shards": [{}]},
+        {"shards": {}},
+        {"splits": ["trunk"]},
+        {"files": {}},
+        {"context": [64]},
+        {"shards": [{"name": "../x-0", "split": "trunk", "tokens": 1, "sha256": "0" * 64}]},
+    ],
+)
+def test_a_manifest_with_a_wrong_value_is_refused_with_its_field(corpus, tmp_path, change):
+    (tmp_path / "manifest.json").write_text(json.dumps(corpus.manifest | change))
+    field = next(iter(change))
+    with pytest.raises(
+        SmeltError, match=f"manifest.json: {field}.*; delete {tmp_path}/manifest.json and run"
+    ):
+        Corpus.open(tmp_path)

@@ -145,17 +145,37 @@ def test_files_that_do_not_belong_together_are_refused(study, copy, corpus, task
 
 def test_manifests_of_another_shape_are_refused(study, copy, corpus, tasks, tmp_path):
     manifest = read_json(copy / "manifest.json")
-    for change in ({"endpoints": []}, {"spec_hash": "0" * 64}):
+    changes = {
+        "horizons of the endpoints": {"endpoints": manifest["endpoints"][1:]},
+        "spec_hash": {"spec_hash": "0" * 64},
+        "run is 'xs-s85-baseline'": {"run": "xs-s85-baseline"},
+    }
+    for told, change in changes.items():
         write_json(copy / "manifest.json", {**manifest, **change})
-        refuses(
-            study, copy, corpus, tasks, tmp_path / "o", "no endpoints of the run that spec.json describes"
-        )
-    write_json(copy / "manifest.json", {"run": "x"})
-    refuses(study, copy, corpus, tasks, tmp_path / "o", "not what training writes")
-    write_json(copy / "manifest.json", manifest)
+        mend = f"{told}.* spec.json beside it has .*; delete .*/run/manifest.json and run the same"
+        refuses(study, copy, corpus, tasks, tmp_path / "o", mend)
+    for value in ([], None, {"run": "x"}, {**manifest, "endpoints": [{}]}):
+        write_json(copy / "manifest.json", value)
+        refuses(study, copy, corpus, tasks, tmp_path / "o", "manifest.json: .*; delete .*/run/manifest.json")
+
+
+@pytest.mark.parametrize("tasks_json", [{"suite": "local"}, [], None, {"tasks": {}}, {"tasks": {"x": []}}])
+def test_a_tasks_file_of_another_shape_is_refused(study, run, corpus, tasks, tmp_path, tasks_json):
     other = shutil.copytree(tasks, tmp_path / "tasks")
-    write_json(other / "tasks.json", {"suite": "local"})
-    refuses(study, copy, corpus, other, tmp_path / "o", "tasks.json is not what `tasks` writes")
+    if isinstance(tasks_json, dict) and "tasks" in tasks_json:
+        tasks_json = {**read_json(tasks / "tasks.json"), **tasks_json}
+    write_json(other / "tasks.json", tasks_json)
+    mend = "tasks.json: .*; delete .*/tasks/tasks.json and run the same snakemake command again"
+    refuses(study, run, corpus, other, tmp_path / "o", mend)
+
+
+def test_a_changed_or_missing_task_file_names_what_to_delete(study, run, corpus, tasks, tmp_path):
+    other = shutil.copytree(tasks, tmp_path / "tasks")
+    path = min(other.glob("*.jsonl"))
+    path.write_bytes(path.read_bytes() + b"\n")
+    refuses(study, run, corpus, other, tmp_path / "o", "has changed since .*; delete .*/tasks/tasks.json")
+    path.unlink()
+    refuses(study, run, corpus, other, tmp_path / "o", "jsonl does not exist; delete .*/tasks/tasks.json")
 
 
 def test_damaged_and_missing_weights_are_refused(study, copy, corpus, tasks, tmp_path):
@@ -163,9 +183,18 @@ def test_damaged_and_missing_weights_are_refused(study, copy, corpus, tasks, tmp
     data = bytearray(path.read_bytes())
     data[-5] ^= 1
     path.write_bytes(data)
-    refuses(study, copy, corpus, tasks, tmp_path / "o", "h8.safetensors is damaged")
+    refuses(
+        study, copy, corpus, tasks, tmp_path / "o", "h8.safetensors is damaged.*; delete .*/run/manifest.json"
+    )
     path.unlink()
-    refuses(study, copy, corpus, tasks, tmp_path / "o", "h8.safetensors does not exist")
+    refuses(
+        study,
+        copy,
+        corpus,
+        tasks,
+        tmp_path / "o",
+        "h8.safetensors does not exist; delete .*/run/manifest.json",
+    )
 
 
 def test_an_answer_that_cannot_fit_is_refused(study, run, corpus, tasks, tmp_path):

@@ -22,7 +22,7 @@ def tables(lab, tmp_path):
     def build(name="grid", write=None, **options):
         made = lab(name, **options)
         made.write(**(write(made) if write else {}))
-        return analyses(load_results(made.study, tmp_path))
+        return analyses(load_results(made.study, tmp_path, partial=True))
 
     return build
 
@@ -152,7 +152,15 @@ def test_the_command_writes_every_table_and_the_same_bytes_again(lab, tmp_path):
     ("damage", "message"),
     [
         (lambda folder: (folder / "budget" / "runs.parquet").unlink(), "runs.parquet does not exist"),
-        (lambda folder: (folder / "evaluate").rename(folder / "gone"), "holds no endpoint"),
+        (
+            lambda folder: (folder / "evaluate" / "xs-s85-smelt" / "endpoints.parquet").unlink(),
+            "xs-s85-smelt/endpoints.parquet does not exist; run the same snakemake command again",
+        ),
+        (
+            lambda folder: (folder / "tasks" / "tasks.json").unlink(),
+            "tasks.json does not exist; run the same",
+        ),
+        (lambda folder: (folder / "tasks" / "tasks.json").write_text("[]"), "tasks.json lacks tasks"),
         (
             lambda folder: (folder / "evaluate" / "xs-s85-smelt" / "endpoints.parquet").write_bytes(b"x"),
             "is damaged",

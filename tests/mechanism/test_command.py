@@ -51,11 +51,17 @@ def make_run(tmp_path, study, corpus, monkeypatch):
         folder = tmp_path / run
         model = LoopedLM(ModelConfig.from_spec(spec), 0)
         endpoints = []
-        for horizon in (60, 30):
+        for horizon in reversed(study.training.horizons):
             weights = f"endpoints/h{horizon}.safetensors"
             save_weights(folder / weights, model.state_dict())
             sha256 = sha256_file(folder / weights)
-            endpoints.append({"horizon": horizon, "weights": weights, "sha256": sha256})
+            entry = {
+                "horizon": horizon,
+                "step": horizon + 8,
+                "tokens": 1000 * horizon,
+                "flops": 1e9 * horizon,
+            }
+            endpoints.append({**entry, "weights": weights, "sha256": sha256})
         write_json(folder / "spec.json", spec.to_dict())
         manifest = {"run": run, "spec_hash": spec.spec_hash, "corpus": corpus.sha256, "endpoints": endpoints}
         write_json(folder / "manifest.json", manifest)
@@ -83,7 +89,7 @@ def test_every_table_is_written_and_the_same_bytes_again(make_run, monkeypatch, 
         rows = read_rows(path)
         assert bool(rows) == (run.endswith("smelt") or name in UNLOOPED), name
         assert {row["run"] for row in rows} <= {run}
-    assert capsys.readouterr().out.startswith(f"{run}, horizon 60: 512 tokens; per 1,000: forward pass")
+    assert capsys.readouterr().out.startswith(f"{run}, horizon 100: 512 tokens; per 1,000: forward pass")
 
 
 def test_intervals_hold_their_values(make_run, monkeypatch, tmp_path):
@@ -99,11 +105,16 @@ def test_intervals_hold_their_values(make_run, monkeypatch, tmp_path):
 
 def test_damaged_weights_are_refused(make_run, monkeypatch, tmp_path):
     folder = make_run("xs-s85-smelt")
-    path = folder / "endpoints/h60.safetensors"
+    path = folder / "endpoints/h100.safetensors"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
-    with pytest.raises(SmeltError, match="h60.safetensors is damaged"):
+    with pytest.raises(
+        SmeltError, match="h100.safetensors is damaged.*; delete .*/xs-s85-smelt/manifest.json and run"
+    ):
+        call(monkeypatch, folder, tmp_path / "out")
+    path.unlink()
+    with pytest.raises(SmeltError, match="h100.safetensors does not exist; delete .*/manifest.json and run"):
         call(monkeypatch, folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -114,11 +125,11 @@ def test_other_corpus_and_other_specification_are_refused(make_run, monkeypatch,
     with pytest.raises(SmeltError, match="was trained on another corpus"):
         call(monkeypatch, folder, tmp_path / "out")
     manifest = json.loads((folder / "manifest.json").read_text())
-    write_json(folder / "manifest.json", manifest | {"spec_hash": "0"})
-    with pytest.raises(SmeltError, match="of different runs"):
+    write_json(folder / "manifest.json", manifest | {"spec_hash": "0" * 64})
+    with pytest.raises(SmeltError, match="spec_hash is '000.* spec.json beside it has"):
         call(monkeypatch, folder, tmp_path / "out")
     write_json(folder / "manifest.json", {})
-    with pytest.raises(SmeltError, match=r"manifest.json lacks corpus, endpoints, spec_hash"):
+    with pytest.raises(SmeltError, match=r"manifest.json: 'run' is a required property"):
         call(monkeypatch, folder, tmp_path / "out")
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from smelt.budget import resolve_run
 from smelt.files import write_json
 from smelt.results.parquet import write_table
 from smelt.results.schemas import TABLES
+from smelt.results.stages import stage_files
 from smelt.study import Study, ablation_points, run_points
 from smelt.study.geometry import centred_start
 from tests.report.synthetic_laws import CATEGORIES, COMPLETION, LAW, TASKS, LawRows
@@ -47,6 +49,7 @@ class Synthetic(MechanismRows, LawRows):
         self.points = run_points(study, seeds)
         self.grid = [point for point in self.points.values() if point.group == "grid"]
         self.sources = [(f"source{i:02d}", CATEGORIES[i % len(CATEGORIES)]) for i in range(sources)]
+        self.specs = {run: resolve_run(study, run) for run in self.points}
         self.runs = {point.run: self._run(point) for point in self.points.values()}
 
     @functools.cached_property
@@ -68,6 +71,10 @@ class Synthetic(MechanismRows, LawRows):
                 self._mechanism(run)
         self._laws()
         self._claims()
+        # What no figure reads is there, but empty.
+        for path in stage_files(self.folder, self.runs, [point.run for point in self.grid]):
+            if path.stem not in self.skip and not path.exists():
+                write_table(path.parent, path.stem, [])
         return self.folder
 
     def _write(self, folder: str, name: str, rows: list[dict]) -> None:
@@ -97,7 +104,7 @@ class Synthetic(MechanismRows, LawRows):
             "grouping": point.group,
             "seed": point.seed,
             "baseline": point.baseline,
-            "spec_hash": f"hash of {point.run}",
+            "spec_hash": self.specs[point.run].spec_hash,
             "hidden": hidden,
             "layers": point.layers,
             "effective_layers": effective,
@@ -204,7 +211,20 @@ class Synthetic(MechanismRows, LawRows):
 
     def _train(self, run: dict) -> None:
         folder, training = f"runs/{run['run']}", self.study.training
-        write_json(self.folder / folder / "manifest.json", {"run": run["run"], "spec_hash": run["spec_hash"]})
+        write_json(self.folder / folder / "spec.json", self.specs[run["run"]].to_dict())
+        endpoints = [
+            {
+                "horizon": horizon,
+                "step": horizon + training.decay_steps,
+                "tokens": self._tokens(horizon),
+                "flops": self._tokens(horizon) * run["flops_per_token"],
+                "weights": f"endpoints/h{horizon}.safetensors",
+                "sha256": "0" * 64,
+            }
+            for horizon in training.horizons
+        ]
+        manifest = {"run": run["run"], "spec_hash": run["spec_hash"], "corpus": "0" * 64}
+        write_json(self.folder / folder / "manifest.json", {**manifest, "endpoints": endpoints})
         per_step = training.batch * self.study.corpus.context
         rows = []
         phases = [("trunk", 0, np.geomspace(1, training.horizons[-1], self.log_points))]

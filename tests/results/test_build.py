@@ -1,5 +1,6 @@
 """The database: every table there, only this study's rows, whole or absent."""
 
+import dataclasses
 import os
 import shutil
 
@@ -7,11 +8,13 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from smelt.budget import resolve_run
 from smelt.errors import SmeltError
-from smelt.files import write_json
+from smelt.files import read_json, write_json
 from smelt.results.build import build_database
 from smelt.results.parquet import read_rows, write_table
 from smelt.results.schemas import TABLES
+from smelt.results.stages import OF_GRID_RUN, OF_RUN, OF_STUDY
 from smelt.study import load_study
 from tests.report.synthetic import Synthetic
 
@@ -53,11 +56,94 @@ def test_rows_are_those_of_the_stage_files(results):
     assert content(out, "ce_gain") == expected
 
 
-def test_a_stage_that_has_not_run_leaves_an_empty_table(results):
+def test_a_stage_that_has_not_run_leaves_an_empty_table_in_a_partial_database(results):
     shutil.rmtree(results / "mechanism")
     (results / "claims" / "claims.parquet").unlink()
-    counts = build_database(STUDY, results, results / "results.duckdb")
+    counts = build_database(STUDY, results, results / "results.duckdb", partial=True)
     assert counts["sink"] == counts["claims"] == 0 < counts["validation"]
+
+
+def test_every_table_but_provenance_has_its_stage():
+    stages = [
+        name for tables in (OF_STUDY, OF_RUN, OF_GRID_RUN) for names in tables.values() for name in names
+    ]
+    assert sorted(stages) == sorted(TABLES.keys() - {"provenance"})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "budget/power.parquet",
+        "corpus/corpus_sources.parquet",
+        f"runs/{RUN}/train_log.parquet",
+        f"runs/{RUN}/throughput.parquet",
+        f"runs/{RUN}/manifest.json",
+        f"runs/{RUN}/spec.json",
+        f"evaluate/{RUN}/items.parquet",
+        f"evaluate/{RUN}/endpoints.parquet",
+        f"mechanism/{RUN}/sink.parquet",
+        "laws/tpp.parquet",
+        "claims/claims.parquet",
+    ],
+)
+def test_a_missing_file_is_named_and_no_database_is_made(results, path):
+    (results / path).unlink()
+    with pytest.raises(SmeltError, match=f"{path} does not exist.*run the same snakemake command again"):
+        build_database(STUDY, results, results / "results.duckdb")
+    assert not (results / "results.duckdb").exists()
+
+
+def test_only_runs_of_the_grid_need_a_look_inside(results):
+    ablations = {row["run"] for row in read_rows(results / "budget" / "runs.parquet")} - {
+        path.name for path in (results / "mechanism").iterdir()
+    }
+    assert ablations
+    build_database(STUDY, results, results / "results.duckdb")
+
+
+def _manifest(**change):
+    def harm(results):
+        path = results / "runs" / RUN / "manifest.json"
+        write_json(path, read_json(path) | change)
+
+    return harm
+
+
+def _one_endpoint_less(results):
+    path = results / "runs" / RUN / "manifest.json"
+    raw = read_json(path)
+    write_json(path, raw | {"endpoints": raw["endpoints"][:-1]})
+
+
+def _spec(content):
+    return lambda results: write_json(results / "runs" / RUN / "spec.json", content)
+
+
+def _swapped(results):
+    shutil.rmtree(results / "runs" / RUN)
+    shutil.copytree(results / "runs" / "xs-s95-smelt", results / "runs" / RUN)
+
+
+def _list(results):
+    write_json(results / "runs" / RUN / "manifest.json", [])
+
+
+@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize(
+    ("harm", "told"),
+    [
+        (_manifest(run="xs-s95-smelt"), "manifest.json: run is 'xs-s95-smelt'"),
+        (_manifest(endpoints=[{}]), "manifest.json: endpoints.0: 'horizon' is a required"),
+        (_list, r"manifest.json: \[\] is not of type 'object'"),
+        (_one_endpoint_less, "manifest.json: horizons of the endpoints is"),
+        (_spec({}), "spec.json: point is None"),
+        (_swapped, "spec.json is of run xs-s95-smelt, not of xs-s85-smelt"),
+    ],
+)
+def test_records_of_another_run_are_refused(results, harm, told, partial):
+    harm(results)
+    with pytest.raises(SmeltError, match=f"{told}.*delete .*/runs/{RUN}/manifest.json and run the same"):
+        build_database(STUDY, results, results / "results.duckdb", partial=partial)
 
 
 def test_two_builds_are_equal_and_hold_no_time(results):
@@ -74,7 +160,7 @@ def test_provenance_names_the_study_its_runs_and_versions(results):
     build_database(STUDY, results, out)
     facts = dict(content(out, "provenance"))
     assert facts["study"] == "smoke" and facts["seeds"] == "0"
-    assert facts[f"spec_{RUN}"] == f"hash of {RUN}"
+    assert facts[f"spec_{RUN}"] == resolve_run(STUDY, RUN).spec_hash
     assert facts["devices"] == "cpu (synthetic)"
     assert len(facts["corpus_sha256"]) == 64
     assert facts["version_duckdb"] == duckdb.__version__
@@ -119,7 +205,11 @@ def _other_study(results):
 
 
 def _stale(results):
-    write_json(results / "runs" / RUN / "manifest.json", {"run": RUN, "spec_hash": "another"})
+    folder = results / "runs" / RUN
+    spec = resolve_run(STUDY, RUN)
+    spec = dataclasses.replace(spec, lr=2 * spec.lr)
+    write_json(folder / "spec.json", spec.to_dict())
+    write_json(folder / "manifest.json", read_json(folder / "manifest.json") | {"spec_hash": spec.spec_hash})
 
 
 @pytest.mark.parametrize(

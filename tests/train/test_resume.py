@@ -1,6 +1,7 @@
 """A run that is killed and started again ends with the very bytes of one that was not."""
 
 import json
+import shutil
 import signal
 import time
 
@@ -141,6 +142,26 @@ def test_a_complete_run_is_left_alone_unless_an_endpoint_is_damaged(finished, tm
     (finished / "manifest.json").write_text("[1, 2")
     assert run_tiny(finished) == 0
     assert digest(finished) == content
+
+
+@pytest.mark.parametrize("gone", ["train_log", "throughput"])
+def test_a_complete_run_without_a_table_ends_with_the_whole_table_and_the_same_weights(
+    finished, tmp_path, gone
+):
+    out = shutil.copytree(finished, tmp_path / "run")
+    (out / f"{gone}.parquet").unlink()
+    assert run_tiny(out) == 0
+    assert digest(out) == digest(finished)
+    assert len(read_rows(out / f"{gone}.parquet")) == len(read_rows(finished / f"{gone}.parquet"))
+
+
+def test_a_damaged_specification_of_a_complete_run_is_written_anew(finished, tmp_path):
+    out = shutil.copytree(finished, tmp_path / "run")
+    (out / "spec.json").write_text("{}")
+    before = (out / "manifest.json").stat().st_mtime_ns
+    assert run_tiny(out) == 0
+    assert (out / "spec.json").read_bytes() == (finished / "spec.json").read_bytes()
+    assert (out / "manifest.json").stat().st_mtime_ns == before
 
 
 def test_the_log_has_a_row_for_every_update(finished):

@@ -7,6 +7,8 @@ rule train_run:
     output:
         # Checkpoints are no outputs: Snakemake would delete them before a retry that is to resume.
         manifest=f"{RESULTS}/runs/{{run}}/manifest.json",
+        train_log=f"{RESULTS}/runs/{{run}}/train_log.parquet",
+        throughput=f"{RESULTS}/runs/{{run}}/throughput.parquet",
     log:
         f"{RESULTS}/logs/train/{{run}}.log",
     retries: 2
@@ -32,5 +34,7 @@ rule train_run:
 rule train:
     input:
         of_runs("runs/{run}/manifest.json", RUNS),
+        of_runs("runs/{run}/train_log.parquet", RUNS),
+        of_runs("runs/{run}/throughput.parquet", RUNS),
     message:
         "Training complete"
