@@ -5,6 +5,7 @@ import os
 import shutil
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -253,3 +254,13 @@ def test_sql_can_tell_all_columns_apart():
     for table in TABLES.values():
         names = [column.name.lower() for column in table.columns]
         assert len(names) == len(set(names)), table.name
+
+
+def test_an_arrow_error_of_any_kind_is_told_as_damage(results, monkeypatch):
+    def unsupported(path):
+        raise pa.ArrowNotImplementedError("unknown codec")
+
+    monkeypatch.setattr(pq, "read_table", unsupported)
+    path = results / "laws" / "tpp.parquet"
+    with pytest.raises(SmeltError, match=r"tpp.parquet is damaged \(unknown codec\); delete it and run"):
+        read_rows(path)
