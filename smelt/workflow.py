@@ -35,6 +35,14 @@ def check_folder(folder: Path | str) -> None:
             raise SmeltError(f"{place} is a file; results need a folder there")
 
 
+def check_sources(study: Study) -> None:
+    """Raise a SmeltError where the study names a source set that is not there."""
+    folder = ROOT / "config" / "sources"
+    if not (folder / f"{study.corpus.sources}.yaml").is_file():
+        sets = ", ".join(sorted(path.stem for path in folder.glob("*.yaml")))
+        raise SmeltError(f"corpus.sources is {study.corpus.sources!r}; it must be one of {sets}")
+
+
 def use_own_interpreter() -> None:
     """Let jobs run the interpreter and the code of this workflow, whatever is activated or installed."""
     os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]

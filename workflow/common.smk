@@ -13,6 +13,7 @@ from smelt.workflow import (
     StudyLock,
     check_config,
     check_folder,
+    check_sources,
     code_fingerprint,
     settings_hash,
     use_own_interpreter,
@@ -26,6 +27,7 @@ try:
     check_config(config)
     check_folder(config["results"])
     STUDY = load_study(config["study"])
+    check_sources(STUDY)
     STUDY_FILE = os.path.relpath(study_path(config["study"]))
     POINTS = run_points(STUDY, config.get("seeds"))
     # All that determines a run; only a changed hash of it trains a run again.

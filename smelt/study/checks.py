@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from smelt.errors import SmeltError
-from smelt.files import ROOT
 
 if TYPE_CHECKING:
     from smelt.study.study import Study
@@ -61,7 +60,8 @@ def check_relations(study: Study) -> None:
                 f"sparsities.{percent} is {experts} experts; it must be at least model.top_k, "
                 f"which is {study.model.top_k}"
             )
-    _check_sources(study)
+    if study.evaluation.suite == "dclm" and not study.evaluation.folder:
+        raise SmeltError("evaluation.folder is missing; suite dclm needs the folder of its JSONL files")
     unit = _unit(study)
     if study.loop.align % unit:
         raise SmeltError(
@@ -73,15 +73,6 @@ def check_relations(study: Study) -> None:
         _span(study, scale.layers, f"scales.{name}")
     _check_configs(study, unit)
     _check_ablations(study)
-
-
-def _check_sources(study: Study) -> None:
-    folder = ROOT / "config" / "sources"
-    if not (folder / f"{study.corpus.sources}.yaml").is_file():
-        sets = ", ".join(sorted(path.stem for path in folder.glob("*.yaml")))
-        raise SmeltError(f"corpus.sources is {study.corpus.sources!r}; it must be one of {sets}")
-    if study.evaluation.suite == "dclm" and not study.evaluation.folder:
-        raise SmeltError("evaluation.folder is missing; suite dclm needs the folder of its JSONL files")
 
 
 def _unit(study: Study) -> int:

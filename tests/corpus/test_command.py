@@ -28,7 +28,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess:
         (("--study", "smoke"), "whl does not exist; run `python -m smelt.corpus fetch` first"),
         (("--study", "nothing"), "there is no study 'nothing'"),
         (("--study", "smoke", "--share", "0/2"), "is not streamed"),
-        (("--study", "{poem}"), "corpus.sources is 'poems'; it must be one of full"),
+        (("--study", "{poem}"), "there is no source set 'poems'"),
     ],
 )
 def test_build_refuses_in_one_sentence(tmp_path, arguments, message):

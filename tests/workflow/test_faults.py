@@ -127,6 +127,7 @@ def broken(project, **changes):
         ({"loop__span": 1.5}, ["broken.yaml", "loop.span", "1.5"]),
         ({"sparsities": {85: 4}}, ["broken.yaml", "sparsities.85", "top_k"]),
         ({"training__horizons": [60, 30]}, ["broken.yaml", "training.horizons", "increasing"]),
+        ({"corpus__sources": "poems"}, ["corpus.sources", "poems", "full"]),
         ({"name": "a;rm -rf x"}, ["broken.yaml", "name", "a;rm -rf x"]),
     ],
 )
