@@ -1,22 +1,6 @@
 # The loss law of each architecture, what follows from it, and a verdict on each claim.
 
-LAW_TABLES = [
-    "ablation_results",
-    "calibration",
-    "ce_gain",
-    "law_contrasts",
-    "law_coverage",
-    "law_draws",
-    "law_fits",
-    "law_notes",
-    "law_profiles",
-    "law_signs",
-    "length_profile",
-    "residuals",
-    "shot_curves",
-    "shot_tests",
-    "tpp",
-]
+from smelt.results.stages import OF_STUDY
 
 
 rule laws_fit:
@@ -24,7 +8,7 @@ rule laws_fit:
         rules.budget_tables.output,
         rules.evaluate.input,
     output:
-        expand(f"{RESULTS}/laws/{{table}}.parquet", table=LAW_TABLES),
+        expand(f"{RESULTS}/laws/{{table}}.parquet", table=OF_STUDY["laws"]),
     log:
         f"{RESULTS}/logs/laws_fit.log",
     conda:

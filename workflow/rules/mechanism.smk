@@ -1,19 +1,6 @@
 # What the second visit does: one capture of a held-out sample for every run of the grid.
 
-MECHANISM_TABLES = [
-    "diagnostics",
-    "routing_overlap",
-    "residual_flow",
-    "norm_ratios",
-    "update_cosine",
-    "visit_cosine",
-    "token_overlap",
-    "sink",
-    "dyck_heads",
-    "dyck_map",
-    "dyck_mass",
-    "interventions",
-]
+from smelt.results.stages import OF_GRID_RUN
 
 
 rule mechanism_run:
@@ -23,7 +10,7 @@ rule mechanism_run:
     output:
         expand(
             f"{RESULTS}/mechanism/{{{{run}}}}/{{table}}.parquet",
-            table=MECHANISM_TABLES,
+            table=OF_GRID_RUN["mechanism"],
         ),
     log:
         f"{RESULTS}/logs/mechanism/{{run}}.log",
@@ -52,7 +39,7 @@ rule mechanism:
     input:
         [
             of_runs(f"mechanism/{{run}}/{table}.parquet", GRID_RUNS)
-            for table in MECHANISM_TABLES
+            for table in OF_GRID_RUN["mechanism"]
         ],
     message:
         "Mechanism complete"
