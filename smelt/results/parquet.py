@@ -1,7 +1,13 @@
-"""Typed rows to Parquet and back, checked against the declared schema."""
+"""Typed rows to Parquet and back, checked against the declared schema, with a checksum of the whole file.
+
+Parquet's own page checksums leave the footer open: a flipped bit there can lead a column to another one's
+page. So the SHA-256 of all other bytes stands, behind a mark, between the pages and the footer. The footer
+finds pages by their offsets, which stay as they were, so every reader of Parquet reads the file.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,6 +21,9 @@ from smelt.errors import SmeltError
 from smelt.files import atomic_path
 from smelt.results.schemas import TABLES, Table
 
+_MARK = b"\xff\xfe smelt: SHA-256 of the other bytes \xfe\xff"  # no text holds it, as it is not UTF-8
+_DIGEST = hashlib.sha256().digest_size
+_TAIL = 8  # bytes behind the footer: its length and Parquet's magic
 _ARROW = {"s": pa.string(), "i": pa.int64(), "f": pa.float64(), "b": pa.bool_()}
 
 
@@ -35,10 +44,7 @@ def write_table(folder: Path | str, name: str, rows: Iterable[Mapping[str, Any]]
     _check_rows(table, rows)
     rows.sort(key=lambda row: tuple(row[key] for key in table.key_names))
     arrow = pa.Table.from_pylist([dict(row) for row in rows], schema=arrow_schema(table))
-    path = Path(folder) / f"{name}.parquet"
-    with atomic_path(path) as temporary:
-        pq.write_table(arrow, temporary)
-    return path
+    return _write(arrow, Path(folder) / f"{name}.parquet")
 
 
 def write_columns(folder: Path | str, name: str, columns: Mapping[str, Any]) -> Path:
@@ -62,10 +68,24 @@ def write_columns(folder: Path | str, name: str, columns: Mapping[str, Any]) -> 
     keys = list(table.key_names)
     if arrow.group_by(keys).aggregate([]).num_rows != arrow.num_rows:
         raise SmeltError(f"table {name}: a key occurs twice")
-    path = Path(folder) / f"{name}.parquet"
-    with atomic_path(path) as temporary:
-        pq.write_table(arrow.sort_by([(key, "ascending") for key in keys]), temporary)
+    return _write(arrow.sort_by([(key, "ascending") for key in keys]), Path(folder) / f"{name}.parquet")
+
+
+def _write(arrow: pa.Table, path: Path) -> Path:
+    sink = pa.BufferOutputStream()
+    pq.write_table(arrow, sink)
+    data = memoryview(sink.getvalue())
+    footer = len(data) - _TAIL - int.from_bytes(data[-_TAIL : 4 - _TAIL], "little")
+    with atomic_path(path) as temporary, open(temporary, "wb") as stream:
+        for part in (data[:footer], _MARK, _digest(data[:footer], data[footer:]), data[footer:]):
+            stream.write(part)
     return path
+
+
+def _digest(before: memoryview, behind: memoryview) -> bytes:
+    digest = hashlib.sha256(before)
+    digest.update(behind)
+    return digest.digest()
 
 
 def _check_rows(table: Table, rows: list[Mapping[str, Any]]) -> None:
@@ -100,14 +120,36 @@ def read_rows(path: Path | str) -> list[dict[str, Any]]:
     Raises:
         SmeltError: the file is missing, damaged or not of its table's schema.
     """
+    return read_arrow(path).to_pylist()
+
+
+def read_arrow(path: Path | str) -> pa.Table:
+    """Read a Parquet file of a declared table, checked against its checksum if it has one.
+
+    Raises:
+        SmeltError: the file is missing, damaged or not of its table's schema.
+    """
     path = Path(path)
     table = TABLES[path.stem]
     try:
-        arrow = pq.read_table(path)
+        data = memoryview(path.read_bytes())
+        _check_digest(data)
+        arrow = pq.read_table(pa.BufferReader(data))
     except FileNotFoundError:
         raise SmeltError(f"{path} does not exist") from None
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise SmeltError(f"{path} is damaged ({error}); delete it and run the same command again") from None
-    if arrow.schema.names != arrow_schema(table).names:
+    if [(field.name, field.type) for field in arrow.schema] != [
+        (c.name, _ARROW[c.kind]) for c in table.columns
+    ]:
         raise SmeltError(f"{path} has other columns than table {table.name}; delete it and run again")
-    return arrow.to_pylist()
+    return arrow
+
+
+def _check_digest(data: memoryview) -> None:
+    """Raise a ValueError where `data` holds a checksum that is not its own."""
+    # Looked for, as a damaged length of the footer would lead elsewhere. Files of earlier versions have none.
+    mark = data.obj.rfind(_MARK)
+    begin = mark + len(_MARK)
+    if mark >= 0 and data[begin : begin + _DIGEST] != _digest(data[:mark], data[begin + _DIGEST :]):
+        raise ValueError("its SHA-256 differs")
