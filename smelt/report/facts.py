@@ -47,7 +47,7 @@ def _suite(name: str) -> str:
 
 def datacard(data: Data) -> str:
     """Return the table of text sources, or a sentence where there is none."""
-    item = Item("data-card", "D", "Text sources", "", ours=True)
+    item = Item("data-card", "D", "Text sources", "")
     try:
         data.need("corpus_sources")
     except NotMeasured as missing:
@@ -104,7 +104,7 @@ def clock(data: Data) -> dict[str, Any]:
         Column("seconds", "Time (s)", fixed(0)),
         Column("device", "Device", text, numeric=False),
     )
-    item = Item("clock-table", "W", "Plan and training time by scale", "", ours=True)
+    item = Item("clock-table", "W", "Plan and training time by scale", "")
     caption = "Tokens and time are summed over trunk and decay branches."
     return {"sentence": sentence, "table": table_html(item, TableView(columns, frame), caption=caption)}
 

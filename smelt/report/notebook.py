@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,19 @@ from papermill.exceptions import PapermillExecutionError
 
 from smelt.errors import SmeltError
 from smelt.files import ROOT, write_text
+from smelt.report.contents import SECTIONS
 from smelt.report.page import notebook_page
 
 _KERNEL = "python3"
 _TIMEOUT = 1800  # seconds a cell
+_SHOWN = re.compile(r'report\.(?:figure|table)\("(\w+)"\)')
 
 
 def run_notebook(notebook: Path, study: str, db: Path, out: Path) -> Path:
     """Execute `notebook` with the parameters `study`, `db` and `out`; return the HTML page.
 
-    Writes `<out>/notebooks/<name>.ipynb` and `.html`, and what the cells write below `out`.
+    Writes `<out>/notebooks/<name>.ipynb` and `.html`, and what the cells write below `out`. Figures and
+    tables of the notebook's section that no cell shows are shown at its end.
 
     Raises:
         SmeltError: no such notebook or database, a notebook without the parameters or of another kernel,
@@ -32,9 +36,10 @@ def run_notebook(notebook: Path, study: str, db: Path, out: Path) -> Path:
     if not db.is_file():
         raise SmeltError(f"{db} does not exist; `python -m smelt.results build` writes it")
     parameters = {"study": study, "db": str(db), "out": str(out)}
-    _check(notebook, parameters)
+    content = _checked(notebook, parameters)
+    _add_cells(content, notebook.stem)
     page = out / "notebooks" / f"{notebook.stem}.html"
-    executed = _execute(notebook, parameters)
+    executed = _execute(notebook, content, parameters)
     _strip(executed)
     html = notebook_page(executed)
     write_text(page.with_suffix(".ipynb"), nbformat.writes(executed) + "\n")
@@ -42,8 +47,11 @@ def run_notebook(notebook: Path, study: str, db: Path, out: Path) -> Path:
     return page
 
 
-def _check(notebook: Path, parameters: dict[str, Any]) -> None:
-    """Papermill runs on with a misspelt parameter and stops at a missing kernel only when it starts it."""
+def _checked(notebook: Path, parameters: dict[str, Any]) -> nbformat.NotebookNode:
+    """Return the notebook.
+
+    Papermill itself runs on with a misspelt parameter and stops at a missing kernel only when it starts it.
+    """
     try:
         content = nbformat.read(notebook, as_version=4)
     except FileNotFoundError:
@@ -59,16 +67,30 @@ def _check(notebook: Path, parameters: dict[str, Any]) -> None:
             f"{notebook}: the cell tagged `parameters` sets {', '.join(sorted(known)) or 'nothing'}; "
             f"it must set {', '.join(sorted(parameters))}"
         )
+    return content
 
 
-def _execute(notebook: Path, parameters: dict[str, Any]) -> nbformat.NotebookNode:
+def _add_cells(content: nbformat.NotebookNode, name: str) -> None:
+    """Append a cell for each figure and table of the section `name` that no cell shows."""
+    shown = set(_SHOWN.findall("\n".join(cell.source for cell in content.cells)))
+    for section in SECTIONS:
+        if section.notebook == name:
+            calls = [("figure", item) for item in section.figures]
+            calls += [("table", item) for item in section.tables]
+            lacking = [f'report.{kind}("{item}")' for kind, item in calls if item not in shown]
+            content.cells.extend(map(nbformat.v4.new_code_cell, lacking))
+
+
+def _execute(
+    notebook: Path, content: nbformat.NotebookNode, parameters: dict[str, Any]
+) -> nbformat.NotebookNode:
     logging.getLogger("papermill").setLevel(logging.ERROR)
     # The kernel starts in this process's working directory and must find this very package.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     try:
         return papermill.execute_notebook(
-            str(notebook),
+            content,
             None,
             parameters=parameters,
             progress_bar=False,

@@ -10,6 +10,8 @@ import nbformat
 from nbconvert import HTMLExporter
 
 TEMPLATES = Path(__file__).parent / "templates"
+# Cells that say where files lie, as written and as injected: nothing for a reader.
+_PARAMETERS = {"parameters", "injected-parameters"}
 
 
 def render(template: str, **values: Any) -> str:
@@ -30,7 +32,7 @@ def notebook_page(notebook: nbformat.NotebookNode) -> str:
     # The full templates of nbconvert load scripts from the network; the basic one is only the cells.
     exporter = HTMLExporter(template_name="basic", exclude_input_prompt=True, exclude_output_prompt=True)
     exporter.exclude_anchor_links = True
-    shown = [cell for cell in notebook.cells if "parameters" not in cell.metadata.get("tags", [])]
+    shown = [cell for cell in notebook.cells if not _PARAMETERS & set(cell.metadata.get("tags", []))]
     body, _ = exporter.from_notebook_node(nbformat.from_dict({**notebook, "cells": shown}))
     title = next(
         (

@@ -4,7 +4,8 @@ import nbformat
 import pytest
 
 from smelt.errors import SmeltError
-from smelt.report.notebook import run_notebook
+from smelt.report.contents import SECTIONS
+from smelt.report.notebook import _add_cells, run_notebook
 
 
 def write(path, *sources, kernel="python3", parameters='study = ""\ndb = ""\nout = ""'):
@@ -37,6 +38,19 @@ def test_a_failing_cell_is_named_and_leaves_no_page(results, tmp_path):
     with pytest.raises(SmeltError, match=r"bad\.ipynb: cell \d+ failed: ZeroDivisionError"):
         run_notebook(notebook, "smoke", results / "results.duckdb", tmp_path / "out")
     assert not list((tmp_path / "out").rglob("*.*"))
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.notebook)
+def test_what_no_cell_shows_is_added_at_the_end(notebooks, section):
+    content = nbformat.read(notebooks / f"{section.notebook}.ipynb", as_version=4)
+    whole = [cell.source for cell in content.cells]
+    _add_cells(content, section.notebook)
+    assert [cell.source for cell in content.cells] == whole
+    name = (section.figures + section.tables)[-1]
+    content.cells = [cell for cell in content.cells if f'"{name}"' not in cell.source]
+    _add_cells(content, section.notebook)
+    assert content.cells[-1].source == f'report.{"table" if section.tables else "figure"}("{name}")'
+    nbformat.validate(content)
 
 
 def test_a_notebook_must_take_the_parameters(results, tmp_path):

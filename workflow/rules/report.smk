@@ -9,6 +9,12 @@ NOTEBOOKS = sorted(
 TEMPLATES = sorted(
     path.name for path in Path(workflow.basedir, "smelt/report/templates").iterdir()
 )
+CAPTIONS = {
+    section.notebook: expand(
+        "workflow/report/{name}.rst", name=section.figures + section.tables
+    )
+    for section in SECTIONS
+}
 
 
 rule database:
@@ -46,6 +52,7 @@ rule notebook:
     input:
         notebook="notebooks/{notebook}.ipynb",
         database=rules.database.output[0],
+        captions=lambda wildcards: CAPTIONS[wildcards.notebook],
     output:
         notebook=f"{RESULTS}/notebooks/{{notebook}}.ipynb",
         page=f"{RESULTS}/notebooks/{{notebook}}.html",
