@@ -6,7 +6,7 @@ SEEDS ?=
 BIN := .venv/bin
 export PYTHONNOUSERSITE := 1
 
-.PHONY: setup reproduce plan test lint bench gpu-check lock clean
+.PHONY: setup reproduce plan snapshot test lint bench gpu-check lock clean
 
 setup: .venv/.installed
 
@@ -22,6 +22,10 @@ reproduce: setup
 
 plan: setup
 	$(BIN)/python -m smelt.budget plan --study $(STUDY) $(if $(SEEDS),--seeds $(SEEDS))
+
+# Copies the report of a finished study to docs/snapshot/, to be committed.
+snapshot: setup
+	$(BIN)/python -m workflow.scripts.snapshot --study $(STUDY)
 
 lint: setup
 	$(BIN)/ruff check .
