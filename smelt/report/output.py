@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
@@ -17,6 +18,7 @@ from matplotlib.figure import Figure
 from smelt.files import atomic_path, write_json, write_text
 from smelt.report.contents import Item
 from smelt.report.markup import caption_html, missing_html
+from smelt.report.style import dark_style
 
 PNG_DPI = 160
 
@@ -32,13 +34,17 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a shown table: its heading, how a value is written, and whether it may break into lines."""
+    """A column of a shown table: its heading, how a value is written, and whether it may break into lines.
+
+    Neighbours with the same `group` stand below one heading.
+    """
 
     key: str
     label: str
     show: Callable[[Any], str] = str
     numeric: bool = True
     wrap: bool = False
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -62,8 +68,8 @@ class Shown:
 
 def save_figure(item: Item, drawing: Drawing, folder: Path, reason: str = "") -> Shown:
     """Write `<folder>/<id>` as SVG, PNG, CSV and JSON; `reason` says why there is only a sentence."""
-    with atomic_path(folder / f"{item.id}.svg") as path:
-        drawing.figure.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+    svg = _svg(drawing.figure)
+    write_text(folder / f"{item.id}.svg", svg)
     picture = io.BytesIO()
     drawing.figure.savefig(picture, format="png", dpi=PNG_DPI, metadata={"Software": None})
     plt.close(drawing.figure)
@@ -73,11 +79,24 @@ def save_figure(item: Item, drawing: Drawing, folder: Path, reason: str = "") ->
     _save_description(item, folder, drawing.note, reason)
     if reason:
         return Shown(missing_html(item.id, item.label, item.title, reason))
-    data = base64.b64encode(picture.getvalue()).decode()
-    return Shown(
+    return Shown(figure_html(item, svg, drawing.note))
+
+
+def _svg(figure: Figure) -> str:
+    """Return the figure without background, with the colours for a dark page in its style."""
+    text = io.StringIO()
+    figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    head, end, rest = text.getvalue().partition("</style>")
+    return f"{head}{dark_style()}{end}{rest}"
+
+
+def figure_html(item: Item, svg: str, note: str, below: str = "") -> str:
+    """Return a figure with its caption, the picture inside; `below` is HTML that follows the caption."""
+    data = base64.b64encode(svg.encode()).decode()
+    return (
         f'<figure id="{item.id}">{scroll_region(item)}'
-        f'<img src="data:image/png;base64,{data}" alt="{escape(item.alt)}"></div>'
-        f"{caption_html(item.label, item.title, item.caption, drawing.note)}</figure>"
+        f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(item.alt)}"></div>'
+        f"{caption_html(item.label, item.title, item.caption, note)}{below}</figure>"
     )
 
 
@@ -97,7 +116,6 @@ def scroll_region(item: Item) -> str:
 
 def table_html(item: Item, view: TableView, caption: str | None = None) -> str:
     """Return a table with its caption (by default the item's); every text is escaped."""
-    head = "".join(f'<th scope="col"{_class(column)}>{escape(column.label)}</th>' for column in view.columns)
     rows = []
     for record in view.frame.to_dict("records"):
         cells = "".join(_cell(column, record[column.key]) for column in view.columns)
@@ -106,9 +124,22 @@ def table_html(item: Item, view: TableView, caption: str | None = None) -> str:
     return (
         f'<figure class="table" id="{item.id}">{caption_html(item.label, item.title, words, view.note)}'
         f"{scroll_region(item)}"
-        f'<table aria-label="{escape(item.title)}"><thead><tr>{head}</tr></thead>'
+        f'<table aria-label="{escape(item.title)}"><thead>{_head(view.columns)}</thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div></figure>"
     )
+
+
+def _head(columns: tuple[Column, ...]) -> str:
+    """Return one row of headings, or two where columns are grouped."""
+    names = "".join(f'<th scope="col"{_class(column)}>{escape(column.label)}</th>' for column in columns)
+    if not any(column.group for column in columns):
+        return f"<tr>{names}</tr>"
+    groups = ""
+    for group, members in itertools.groupby(columns, key=lambda column: column.group):
+        width = len(list(members))
+        cell = f'<th scope="colgroup" colspan="{width}" class="group">{escape(group)}</th>'
+        groups += cell if group else f'<td colspan="{width}"></td>'
+    return f'<tr class="groups">{groups}</tr><tr>{names}</tr>'
 
 
 def _class(column: Column) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import shutil
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,8 @@ from smelt.report.contents import FIGURES, SECTIONS, TABLES, Item, Section
 from smelt.report.data import Data, NotMeasured
 from smelt.report.facts import clock, datacard, facts
 from smelt.report.ledger import MARKS, VERDICTS, ledger
-from smelt.report.markup import caption_html, missing_html
-from smelt.report.output import scroll_region
+from smelt.report.markup import missing_html
+from smelt.report.output import figure_html
 from smelt.report.page import TEMPLATES, render
 from smelt.report.tables.formats import interval_text, scientific
 from smelt.study import Study
@@ -111,13 +109,8 @@ def _figure(item: Item, section: Section, folder: Path) -> str:
     about = read_json(_present(folder / f"{item.id}.json", section))
     if about["not_measured"]:
         return missing_html(item.id, item.label, item.title, about["not_measured"])
-    picture = base64.b64encode(_present(folder / f"{item.id}.svg", section).read_bytes()).decode()
-    caption = caption_html(item.label, item.title, item.caption, about["note"])
-    return (
-        f'<figure id="{item.id}">{scroll_region(item)}'
-        f'<img src="data:image/svg+xml;base64,{picture}" alt="{escape(item.alt)}"></div>{caption}'
-        f"{_files(item.id, ('svg', 'png', 'csv'))}</figure>"
-    )
+    svg = _present(folder / f"{item.id}.svg", section).read_text(encoding="utf-8")
+    return figure_html(item, svg, about["note"], _files(item.id, ("svg", "png", "csv")))
 
 
 def _table(item: Item, section: Section, folder: Path) -> str:

@@ -14,7 +14,7 @@ from smelt.report.book import Report
 from smelt.report.contents import FIGURES, TABLES
 from smelt.report.data import Data
 from smelt.report.figures import scaling, training
-from smelt.report.style import BLUE, LOOKS, RED, log_ticks, power_label
+from smelt.report.style import BLUE, GAP, LOOKS, RED, log_ticks, power_label
 from smelt.results.build import build_database
 from tests.report.synthetic import Synthetic
 
@@ -114,7 +114,7 @@ def test_encodings_are_the_papers(data):
         (line.get_marker(), line.get_color(), line.get_markerfacecolor())
         for line in drawing.figure.axes[0].lines
     }
-    assert ("o", BLUE, "white") in markers and ("s", RED, RED) in markers
+    assert ("o", BLUE, "none") in markers and ("s", RED, RED) in markers
     assert LOOKS["baseline"].label == "Baseline" and LOOKS["smelt"].label == "SMELT"
     plt.close(drawing.figure)
 
@@ -122,7 +122,7 @@ def test_encodings_are_the_papers(data):
 def test_every_axis_of_the_curves_has_a_name_and_unit(data):
     drawing = training.scale_0(data)
     left = [axis for axis in drawing.figure.axes if axis.get_subplotspec().is_first_col()]
-    assert [axis.get_ylabel() for axis in left] == ["Loss (nats per token)", "SMELT − Baseline"]
+    assert [axis.get_ylabel() for axis in left] == ["Loss (nats per token)", GAP]
     assert {axis.get_xlabel() for axis in drawing.figure.axes} == {"", "Tokens seen"}
     plt.close(drawing.figure)
 

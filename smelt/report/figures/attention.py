@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from smelt.report.data import Data
-from smelt.report.figures.residual import visit_handles, visit_style
+from smelt.report.figures.residual import band, visit_handles, visit_style
 from smelt.report.output import Drawing
 from smelt.report.style import (
     GREY,
@@ -21,6 +21,7 @@ from smelt.report.style import (
     plt,
 )
 
+_HEADS = "Lines: means over heads; bands: from the lowest to the highest end of the heads' 95% intervals."
 _KINDS = (("top1", "Top-1 token kept"), ("top8", "Top-8 overlap"), ("mass", "Mass overlap"))
 
 
@@ -32,8 +33,10 @@ def token_overlap(data: Data) -> Drawing:
         data.rows(
             f"token overlaps of SMELT runs at S = {sparsity}%",
             """
-            SELECT r.scale, t.kind, t.layer + 1 AS layer, avg(t.value) AS value, avg(t.control) AS
-              control, avg(t.chance) AS chance FROM token_overlap t JOIN runs r USING (run)
+            SELECT r.scale, t.kind, t.layer + 1 AS layer, avg(t.value) AS value, min(t.low) AS low,
+              max(t.high) AS high, avg(t.control) AS control, min(t.control_low) AS control_low,
+              max(t.control_high) AS control_high, avg(t.chance) AS chance
+            FROM token_overlap t JOIN runs r USING (run)
             WHERE r.grouping = 'grid' AND r.arch = 'smelt' AND r.sparsity = ? AND t.visit = 1
             GROUP BY ALL ORDER BY ALL
             """,
@@ -50,6 +53,8 @@ def token_overlap(data: Data) -> Drawing:
             line = frame[(frame["scale"] == scale) & (frame["kind"] == kind)]
             axis.plot(line["layer"], line["value"], color=RED, marker="s", markersize=3.5)
             axis.plot(line["layer"], line["control"], color=GREY, marker="^", markersize=4, linestyle="--")
+            band(axis, line, RED)
+            band(axis, line, GREY, "control_low", "control_high")
             axis.xaxis.set_major_locator(plt.MaxNLocator(integer=True, nbins=5))
             axis.set_ylim(0, 1.03)
             if row == 0:
@@ -66,7 +71,7 @@ def token_overlap(data: Data) -> Drawing:
             ),
         ],
     )
-    note = f"S = {sparsity}%. The paper's top-8 overlap is 56–66%, of the control 28–34%."
+    note = f"S = {sparsity}%. {_HEADS} The paper's top-8 overlap is 56–66%, of the control 28–34%."
     return Drawing(figure, frame, note)
 
 
@@ -77,7 +82,8 @@ def sink_heads(data: Data) -> Drawing:
     frame = data.rows(
         f"sink masses of SMELT at scale {scale}, S = {sparsity}%",
         """
-        SELECT s.layer + 1 AS layer, s.visit, s.head + 1 AS head, avg(s.mass) AS mass
+        SELECT s.layer + 1 AS layer, s.visit, s.head + 1 AS head, avg(s.mass) AS mass, min(s.low) AS low,
+          max(s.high) AS high
         FROM sink s JOIN runs r USING (run) WHERE r.grouping = 'grid' AND r.arch = 'smelt' AND r.scale
           = ? AND r.sparsity = ? AND s.layer BETWEEN r.loop_start AND r.loop_start + r.loop_length - 1
         GROUP BY ALL ORDER BY ALL
@@ -99,7 +105,9 @@ def sink_heads(data: Data) -> Drawing:
         axis.grid(False)
     grid[0, 0].set_ylabel("Layer")
     figure.colorbar(image, ax=grid[0].tolist(), label="Mass on the segment start")
-    return Drawing(figure, frame, f"Scale {scale}, S = {sparsity}%.")
+    widest = (frame["high"] - frame["low"]).astype(float).max()
+    spread = "" if np.isnan(widest) else f" The widest of the heads' 95% intervals spans {widest:.2f}."
+    return Drawing(figure, frame, f"Scale {scale}, S = {sparsity}%.{spread}")
 
 
 def sink_depth(data: Data) -> Drawing:
@@ -111,7 +119,7 @@ def sink_depth(data: Data) -> Drawing:
     axes[0].set_title(str(data.scales[-1]))
     axes[0].set(xlabel="Physical layer", ylabel="Mass on the segment start")
     legend_above(figure, _sink_handles(frame))
-    return Drawing(figure, frame, f"S = {data.lowest_sparse}%.")
+    return Drawing(figure, frame, f"S = {data.lowest_sparse}%. {_HEADS}")
 
 
 def sink_scales(data: Data) -> Drawing:
@@ -124,7 +132,7 @@ def sink_scales(data: Data) -> Drawing:
         axis.set_title(str(scale))
     outer_labels(axes, "Physical layer", "Mass on segment start")
     legend_above(figure, _sink_handles(frame))
-    return Drawing(figure, frame, f"S = {data.lowest_sparse}%.")
+    return Drawing(figure, frame, f"S = {data.lowest_sparse}%. {_HEADS}")
 
 
 def _sink_means(data: Data) -> pd.DataFrame:
@@ -134,7 +142,8 @@ def _sink_means(data: Data) -> pd.DataFrame:
         data.rows(
             f"sink masses at S = {sparsity}%",
             """
-            SELECT r.scale, r.arch, s.visit, s.layer + 1 AS layer, avg(s.mass) AS mass
+            SELECT r.scale, r.arch, s.visit, s.layer + 1 AS layer, avg(s.mass) AS mass, min(s.low) AS low,
+              max(s.high) AS high
             FROM sink s JOIN runs r USING (run) WHERE r.grouping = 'grid' AND r.sparsity = ?
             GROUP BY ALL ORDER BY ALL
             """,
@@ -147,7 +156,8 @@ def _sink_lines(axis: Axes, frame: pd.DataFrame) -> None:
     for (arch, visit), line in frame.groupby(["arch", "visit"]):
         look = LOOKS["baseline"].points() | {"linewidth": 1.1} if arch == "baseline" else visit_style(visit)
         axis.plot(line["layer"], line["mass"], **look)
-    axis.set_ylim(0, max(0.05, 1.1 * frame["mass"].max()))
+        band(axis, line, look["color"])
+    axis.set_ylim(0, max(0.05, 1.05 * frame[["mass", "high"]].max().max()))
     axis.xaxis.set_major_locator(plt.MaxNLocator(integer=True, nbins=8))
 
 

@@ -10,8 +10,8 @@ from smelt.report.data import Data, NotMeasured
 from smelt.report.output import Drawing
 from smelt.report.style import (
     AMBER,
-    BLUE,
     GREY,
+    INK,
     LOOKS,
     PAIR,
     PAPER,
@@ -24,14 +24,16 @@ from smelt.report.style import (
     plt,
     span_limits,
 )
+from smelt.report.tables.formats import counted
 
 # Printed in section 7 of the paper, percent.
 _PAPER_CATEGORIES = {"Code": 20.4, "Finance": 16.8, "Math/STEM": 16.6, "Knowledge": 14.9, "Web": 14.8}
 _PAPER_QUARTILES = {"1": 18.0, "2": 16.3, "3": 13.8, "4": 15.9}
+_CUT = "Intervals are drawn to at most 15 points beyond the lines."
 _FAMILIES = {
     "smelt": ("SMELT against Baseline", {"color": RED, "marker": "s"}),
     "experts": ("more experts", {"color": AMBER, "marker": "^", "linestyle": "--"}),
-    "parameters": ("more parameters", {"color": BLUE, "marker": "o", "linestyle": "-."}),
+    "parameters": ("more parameters", {"color": INK, "marker": "D", "linestyle": ":", "markersize": 4.5}),
 }
 
 
@@ -77,7 +79,7 @@ def _gains(data: Data, prefix: str, paper: dict[str, float], label: str) -> Draw
 def _whiskers(axis: Axes, places: pd.Series, frame: pd.DataFrame) -> None:
     for place, low, high in zip(places, frame["low"], frame["high"], strict=True):
         if low == low and high == high:
-            axis.plot([place, place], [low, high], color="black", linewidth=1.2)
+            axis.plot([place, place], [low, high], color=INK, linewidth=1.2)
 
 
 def length_profile(data: Data) -> Drawing:
@@ -88,14 +90,11 @@ def length_profile(data: Data) -> Drawing:
     buckets = sorted(frame["bucket"].unique())
     places = {bucket: i for i, bucket in enumerate(buckets)}
     handles = []
-    for family, (label, style) in _FAMILIES.items():
+    for beside, (family, (label, style)) in zip((-0.06, 0.0, 0.06), _FAMILIES.items(), strict=True):
         part = frame[frame["family"] == family].dropna(subset="normalised")
-        x = part["bucket"].map(places)
+        x = part["bucket"].map(places) + beside
         axis.plot(x, part["normalised"], **style)
-        band = part.dropna(subset=["low", "high"])
-        axis.fill_between(
-            x[band.index], band["low"], band["high"], color=style["color"], alpha=0.12, linewidth=0
-        )
+        axis.vlines(x, part["low"], part["high"], color=style["color"], linewidth=1)
         handles.append(Line2D([], [], label=label, **style))
     axis.axhline(1, color=GREY, linewidth=0.8)
     axis.set_xticks(range(len(buckets)), buckets)
@@ -133,7 +132,7 @@ def shots(data: Data) -> Drawing:
     axis.set(xlabel="Demonstrations k", ylabel="Mean accuracy (%)")
     legend_above(figure, pair_handles(line=True))
     tasks = frame[frame["task"] != "mean"]["task"].nunique()
-    return Drawing(figure, mean, f"{tasks} tasks. {_gap_note(mean)}")
+    return Drawing(figure, mean, f"{counted(tasks, 'task')}. {_gap_note(mean)} {_CUT}")
 
 
 def dyck_shots(data: Data) -> Drawing:
@@ -148,7 +147,7 @@ def dyck_shots(data: Data) -> Drawing:
     legend_above(figure, pair_handles(line=True))
     last = frame[frame["shots"] == frame["shots"].max()].set_index("arch")["accuracy"]
     values = ", ".join(f"{LOOKS[arch].label} {last[arch]:.1f}" for arch in PAIR if arch in last)
-    note = f"At k = {frame['shots'].max()}: {values} (the paper at k = 32: Baseline 26.4, SMELT 29.8)."
+    note = f"At k = {frame['shots'].max()}: {values} (the paper at k = 32: Baseline 26.4, SMELT 29.8). {_CUT}"
     return Drawing(figure, frame, note)
 
 
@@ -164,7 +163,8 @@ def task_shots(data: Data) -> Drawing:
         axis.set_title(_short(task) + (" *" if tests.get(task, False) else ""), fontsize=8)
     outer_labels(axes, "k", "Accuracy (%)")
     legend_above(figure, pair_handles(line=True))
-    note = f"{int(tests.sum())} of {len(tests)} tasks gain significantly (the paper: 14 of 16)."
+    gaining = f"{int(tests.sum())} of {counted(len(tests), 'task')}"
+    note = f"{gaining} gain significantly (the paper: 14 of 16). {_CUT}"
     return Drawing(figure, frame, note)
 
 
@@ -186,15 +186,18 @@ def _curves(data: Data) -> pd.DataFrame:
 
 
 def _shot_lines(axis: Axes, frame: pd.DataFrame) -> None:
-    """Draw accuracy against k, evenly spaced; intervals are cut off at 0, 100 and 15 points off the lines."""
+    """Draw accuracy against k, evenly spaced; intervals are cut off at 0, 100 and 15 points off the lines.
+
+    The pair stand a little apart, so that their intervals do not lie on each other.
+    """
     counts = sorted(frame["shots"].unique())
     places = {count: i for i, count in enumerate(counts)}
     bottom, top = max(0.0, frame["accuracy"].min() - 15), min(100.0, frame["accuracy"].max() + 15)
-    shown = [frame["accuracy"].min() - 1, frame["accuracy"].max() + 1]
-    for arch in PAIR:
+    shown = [max(0.0, frame["accuracy"].min() - 1), min(100.0, frame["accuracy"].max() + 1)]
+    for arch, beside in zip(PAIR, (-0.04, 0.04), strict=True):
         part = frame[frame["arch"] == arch].sort_values("shots")
         x, low, high = (
-            part["shots"].map(places),
+            part["shots"].map(places) + beside,
             part["low"].clip(bottom, top),
             part["high"].clip(bottom, top),
         )

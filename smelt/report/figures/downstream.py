@@ -222,14 +222,19 @@ def radar(data: Data) -> Drawing:
     )
     categories = sorted(frame["category"].unique())
     angles = np.linspace(0, 2 * np.pi, len(categories), endpoint=False)
-    figure, axis = plt.subplots(figsize=(5.2, 4.2), subplot_kw={"projection": "polar"})
+    figure, axis = plt.subplots(figsize=(WIDTH, 4.2), subplot_kw={"projection": "polar"})
     for arch in PAIR:
         part = frame[frame["arch"] == arch].set_index("category").reindex(categories)
         _loop(axis, angles, part["accuracy"].to_numpy(), **LOOKS[arch].points(), linewidth=1.3)
     chance = frame.groupby("category")["chance"].first().reindex(categories).to_numpy()
     _loop(axis, angles, chance, color=GREY, linestyle=":", linewidth=1)
-    axis.set_xticks(angles, [name.replace(" ", "\n", 1) for name in categories], fontsize=8)
-    axis.tick_params(axis="x", pad=10)
+    axis.set_xticks(angles, [name.capitalize().replace(" ", "\n", 1) for name in categories], fontsize=8)
+    axis.tick_params(axis="x", pad=4)
+    # Texts beside the circle begin or end at it instead of running over it.
+    for label, angle in zip(axis.get_xticklabels(), angles, strict=True):
+        side = np.cos(angle)
+        label.set_horizontalalignment("center" if abs(side) < 0.2 else "left" if side > 0 else "right")
+    axis.yaxis.set_major_locator(plt.MaxNLocator(4))
     axis.set_rlabel_position(360 / len(categories) / 2)
     handles = [*pair_handles(line=True), Line2D([], [], color=GREY, linestyle=":", label="chance")]
     figure.legend(handles=handles, loc="outside lower center", ncols=3)

@@ -11,11 +11,11 @@ from matplotlib.patches import Patch
 
 from smelt.report.data import Data
 from smelt.report.output import Drawing
-from smelt.report.style import GREY, INK, RED, WIDTH, legend_above, plt
+from smelt.report.style import GREY, INK, PROMPT, RED, WIDTH, legend_above, plt
 
 _ANSWER = "demonstration_answer"
 _MOST_TOKENS = 45  # that can be written below the map
-_COLOURS = {"bos": GREY, "demonstration": "#cfd8e3", _ANSWER: RED, "query": "#8aa5c4", "answer": INK}
+_COLOURS = {"bos": GREY, "demonstration": PROMPT, _ANSWER: RED, "query": "#8aa5c4", "answer": INK}
 
 
 def dyck_map(data: Data) -> Drawing:

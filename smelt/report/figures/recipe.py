@@ -8,15 +8,18 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from smelt.report.data import Data
 from smelt.report.output import Drawing
 from smelt.report.style import (
     AMBER,
+    BOX,
+    GAP,
     GREY,
     INK,
     LOOKS,
+    LOOPED_BOX,
     PAIR,
     WIDTH,
     legend_above,
@@ -25,13 +28,15 @@ from smelt.report.style import (
     panels,
     plt,
     power_label,
+    span_limits,
     sparsity_title,
 )
-from smelt.report.tables.formats import short
+from smelt.report.tables.formats import counted, short
 from smelt.study import Geometry
 
 _GEOMETRY = [field.name for field in fields(Geometry)]
 _HEIGHT = 6.0  # of a stack, in the drawing's units
+_LINEAR = 0.3  # nats: larger gaps need a logarithmic axis
 _MOST_LABELS = 14  # layers that can each carry a readable label
 
 
@@ -77,7 +82,7 @@ def _stack(axis: Axes, left: float, row: dict) -> None:
             1.5,
             0.72 * step,
             boxstyle="round,pad=0.02,rounding_size=0.08",
-            facecolor="#f4d3d5" if inside else "#e9eef5",
+            facecolor=LOOPED_BOX if inside else BOX,
             edgecolor=look.colour if inside else GREY,
             linewidth=1.2 if inside else 0.8,
         )
@@ -175,27 +180,41 @@ def power(data: Data) -> Drawing:
         points = measured[measured["sparsity"] == sparsity]
         axis.plot(points["flops"], points["gap"], linestyle="none", marker="x", color=INK, markersize=4)
         axis.axhline(0, color=GREY, linewidth=0.8)
-        # Far below the paper's window the law may predict anything; small gaps must stay readable.
-        axis.set_yscale("symlog", linthresh=0.1)
-        axis.yaxis.set_minor_locator(NullLocator())
+        _gap_axis(axis, [*frame["gap_predicted"].dropna(), *measured["gap"]])
         if spread is not None:
             axis.axhspan(-spread, spread, color=GREY, alpha=0.15, linewidth=0)
         log_axis(axis, [*frame["flops"], *measured["flops"]], power_label)
         axis.set_title(sparsity_title(sparsity))
-    outer_labels(axes, "Training compute (FLOPs)", "SMELT − Baseline (nats)")
-    handles = [
-        Line2D([], [], color=AMBER, marker=".", label="predicted by the paper's law"),
-        Line2D([], [], color=INK, marker="x", linestyle="none", label="measured"),
-    ]
+    outer_labels(axes, "Training compute (FLOPs)", GAP)
+    handles = [Line2D([], [], color=INK, marker="x", linestyle="none", label="measured")]
+    predicted = int(frame["gap_predicted"].notna().sum())
+    if predicted:
+        handles.append(Line2D([], [], color=AMBER, marker=".", label="predicted by the paper's law"))
     legend_above(figure, handles)
     note = (
         f"The grey band is twice the standard deviation of a pair's gap between seeds, {spread:.3f} nats."
         if spread is not None
         else "With one seed the spread of a gap between seeds is unknown."
     )
-    outside = int((~frame["in_window"]).sum())
-    note += f" {outside} of {len(frame)} predictions lie outside the window the paper's law was fitted in."
+    outside = int((~frame["in_window"] & frame["gap_predicted"].notna()).sum())
+    note += f" {outside} of {counted(predicted, 'prediction')} lie outside the window of the paper's law"
+    blank = len(frame) - predicted
+    note += f"; at {counted(blank, 'endpoint')} it predicts nothing." if blank else "."
     return Drawing(figure, frame.merge(measured, on=["cell", "horizon", "sparsity"], how="left"), note)
+
+
+def _gap_axis(axis: Axes, gaps: list[float]) -> None:
+    """Make the axis of gaps linear where they are small, and logarithmic on both sides where they are not."""
+    reach = max((abs(gap) for gap in gaps), default=0.0)
+    if reach <= _LINEAR:
+        axis.set_ylim(*span_limits([0.0, *gaps], 0.1))
+        return
+    # Far below the paper's window the law may predict anything; small gaps must stay readable.
+    axis.set_yscale("symlog", linthresh=_LINEAR / 3)
+    steps = [step for step in (0.1, 1, 10, 100) if step <= 1.5 * reach]
+    axis.yaxis.set_major_locator(FixedLocator([*(-step for step in steps), 0, *steps]))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_locator(NullLocator())
 
 
 def _measured_gaps(data: Data) -> pd.DataFrame:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from smelt.report.data import Data
 from smelt.report.output import Drawing
-from smelt.report.style import GREY, LOOKS, RED, WIDTH, legend_above, plt
+from smelt.report.style import GREY, LATER, LOOKS, WIDTH, legend_above, plt
 
+BANDS = "Bands: 95% intervals over documents."
 _STAGES = ("X", "Q", "K", "V", "PV", "O")
 _PAPER_STAGES = "The paper's ranges: X 0.84–0.93, Q and K 0.89–0.93, V 0.65–0.74, PV 0.56–0.69, O 0.49–0.64."
-_VISITS = ("#e39a9d", RED, "#7d151a", "#3d0a0d")  # light to dark along the visits
 
 
 def visit_style(visit: int) -> dict:
     """Return how a visit is drawn: later visits are darker."""
     return {
-        "color": _VISITS[min(visit, len(_VISITS) - 1)],
+        "color": LATER[min(visit, len(LATER) - 1)],
         "marker": "s",
         "markersize": 3.5,
         "linewidth": 1.1,
@@ -31,6 +34,12 @@ def visit_handles(visits: list[int]) -> list[Line2D]:
     return [Line2D([], [], label=f"visit {visit + 1}", **visit_style(visit)) for visit in visits]
 
 
+def band(axis: Axes, line: pd.DataFrame, colour: Any, low: str = "low", high: str = "high") -> None:
+    """Draw intervals along the layers as a band."""
+    ends = (line[end].astype(float) for end in (low, high))
+    axis.fill_between(line["layer"], *ends, color=colour, alpha=0.15, linewidth=0)
+
+
 def flow(data: Data) -> Drawing:
     """Figure 13: RMS of the stream and of the update and their ratio, by layer, visit and scale."""
     data.need("residual_flow")
@@ -40,7 +49,8 @@ def flow(data: Data) -> Drawing:
             f"residual flow of SMELT runs at S = {sparsity}%",
             """
             SELECT r.scale, f.layer + 1 AS layer, f.visit, f.component, avg(f.rms) AS rms, min(f.low) AS
-              low, max(f.high) AS high, avg(f.relative) AS relative
+              low, max(f.high) AS high, avg(f.relative) AS relative, min(f.relative_low) AS relative_low,
+              max(f.relative_high) AS relative_high
             FROM residual_flow f JOIN runs r USING (run)
             WHERE r.grouping = 'grid' AND r.arch = 'smelt' AND r.sparsity = ? AND f.component IN
               ('stream', 'update') AND f.layer BETWEEN r.loop_start AND r.loop_start + r.loop_length - 1
@@ -51,16 +61,18 @@ def flow(data: Data) -> Drawing:
     )
     scales = list(frame["scale"].unique())
     figure, grid = plt.subplots(3, len(scales), figsize=(WIDTH, 5.0), sharex="col", squeeze=False)
-    kinds = (("stream", "rms"), ("update", "rms"), ("update", "relative"))
+    kinds = (
+        ("stream", "rms", "low", "high"),
+        ("update", "rms", "low", "high"),
+        ("update", "relative", "relative_low", "relative_high"),
+    )
     for column, scale in enumerate(scales):
-        for axis, (component, value) in zip(grid[:, column], kinds, strict=True):
+        for axis, (component, value, low, high) in zip(grid[:, column], kinds, strict=True):
             part = frame[(frame["scale"] == scale) & (frame["component"] == component)]
             for visit, line in part.groupby("visit"):
                 style = visit_style(visit)
                 axis.plot(line["layer"], line[value], **style)
-                if value == "rms":
-                    ends = (line["low"].astype(float), line["high"].astype(float))
-                    axis.fill_between(line["layer"], *ends, color=style["color"], alpha=0.15, linewidth=0)
+                band(axis, line, style["color"], low, high)
             axis.set_ylim(0, 1.08 * part[value].max())
             axis.xaxis.set_major_locator(plt.MaxNLocator(integer=True, nbins=5))
         grid[0, column].set_title(str(scale))
@@ -68,7 +80,7 @@ def flow(data: Data) -> Drawing:
     for axis, label in zip(grid[:, 0], ("RMS of stream", "RMS of update", "Update / stream"), strict=True):
         axis.set_ylabel(label)
     legend_above(figure, visit_handles(sorted(frame["visit"].unique())))
-    return Drawing(figure, frame, f"S = {sparsity}%; layers of the span, counted from 1.")
+    return Drawing(figure, frame, f"S = {sparsity}%; layers of the span, counted from 1. {BANDS}")
 
 
 def update_cosine(data: Data) -> Drawing:
@@ -87,7 +99,7 @@ def update_cosine(data: Data) -> Drawing:
         sparsity,
     )
     archs = [arch for arch in ("baseline", "smelt") if arch in set(frame["arch"])]
-    figure, grid = plt.subplots(1, len(archs), figsize=(WIDTH, 3.7), squeeze=False)
+    figure, grid = plt.subplots(1, len(archs), figsize=(WIDTH, 3.5), squeeze=False)
     for axis, arch in zip(grid[0], archs, strict=True):
         part = frame[frame["arch"] == arch]
         table = part.pivot(index="i", columns="j", values="cosine")
@@ -159,8 +171,7 @@ def visit_cosine(data: Data) -> Drawing:
             line = frame[(frame["scale"] == scale) & (frame["stage"] == stage)]
             style = {"color": colours[stage], "marker": markers[stage], "markersize": 4}
             axis.plot(line["layer"], line["cosine"], **style)
-            ends = (line["low"].astype(float), line["high"].astype(float))
-            axis.fill_between(line["layer"], *ends, color=colours[stage], alpha=0.15, linewidth=0)
+            band(axis, line, colours[stage])
         axis.set_title(str(scale))
         axis.set_xlabel("Layer")
         axis.xaxis.set_major_locator(plt.MaxNLocator(integer=True, nbins=5))
@@ -168,4 +179,4 @@ def visit_cosine(data: Data) -> Drawing:
     grid[0, 0].set_ylim(np.floor(10 * frame["cosine"].min() - 0.5) / 10, 1.03)
     handles = [Line2D([], [], color=colours[s], marker=markers[s], markersize=4, label=s) for s in _STAGES]
     figure.legend(handles=handles, loc="outside upper center", ncols=6)
-    return Drawing(figure, frame, f"S = {sparsity}%. {_PAPER_STAGES}")
+    return Drawing(figure, frame, f"S = {sparsity}%. {BANDS} {_PAPER_STAGES}")

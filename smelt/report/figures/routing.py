@@ -25,6 +25,7 @@ from smelt.report.style import (
     plt,
     sparsity_title,
 )
+from smelt.report.tables.formats import counted
 
 # Figure 14: panel title and diagnostic; the last four are norm ratios, visit 2 over visit 1.
 _PANELS = (
@@ -87,34 +88,48 @@ def diagnostics(data: Data) -> Drawing:
         GROUP BY ALL ORDER BY r.scale, r.sparsity, d.diagnostic
         """,
     )
-    figure, grid = plt.subplots(2, 4, figsize=(WIDTH, 4.2))
+    figure, grid = plt.subplots(2, 4, figsize=(WIDTH, 1.6 + 0.9 * len(data.scales)))
     for axis, (title, name) in zip(grid.flat, _PANELS, strict=True):
         part = frame[frame["diagnostic"] == name]
-        table = part.pivot(index="scale", columns="sparsity", values="value")
-        table = table.reindex(index=data.scales, columns=data.sparsities)
-        _heat(axis, table, ratio=name.endswith("_ratio"))
+        table = _grid(data, part, part["value"])
+        arms = _grid(data, part, (part["high"] - part["low"]).astype(float) / 2)
+        _heat(axis, table, arms, ratio=name.endswith("_ratio"))
         axis.set_title(title, fontsize=8.5)
     for axis in grid[1]:
         axis.set_xlabel("S (%)")
     for axis in grid[:, 0]:
         axis.set_ylabel("Scale")
     names = [name for _, name in _PANELS]
-    return Drawing(figure, frame[frame["diagnostic"].isin(names)], _ratio_note(frame))
+    note = f"± is half of the 95% interval over documents. {_ratio_note(frame)}"
+    return Drawing(figure, frame[frame["diagnostic"].isin(names)], note)
 
 
-def _heat(axis: Axes, table: pd.DataFrame, ratio: bool) -> None:
-    """Draw one heat map; a ratio is coloured about 1, everything else from 0 to 1."""
+def _grid(data: Data, part: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
+    """Return values as a table of scales by sparsities."""
+    table = part.assign(shown=values).pivot(index="scale", columns="sparsity", values="shown")
+    return table.reindex(index=data.scales, columns=data.sparsities)
+
+
+def _heat(axis: Axes, table: pd.DataFrame, arms: pd.DataFrame, ratio: bool) -> None:
+    """Draw one heat map of values with half of their intervals; ratios are coloured about 1."""
     if ratio:
         reach = float(np.nanmax(np.abs(np.log(table.to_numpy(dtype=float))), initial=0.1))
         colours = {"cmap": "RdBu_r", "norm": plt.matplotlib.colors.LogNorm(np.exp(-reach), np.exp(reach))}
     else:
         colours = {"cmap": "Blues", "vmin": 0, "vmax": 1}
+    texts = [
+        [
+            "" if np.isnan(value) else f"{value:.2f}" + ("" if np.isnan(arm) else f"\n±{arm:.2f}")
+            for value, arm in row
+        ]
+        for row in np.stack([table.to_numpy(dtype=float), arms.to_numpy(dtype=float)], axis=-1)
+    ]
     sns.heatmap(
         table,
         ax=axis,
-        annot=True,
-        fmt=".2f",
-        annot_kws={"fontsize": 7},
+        annot=np.array(texts),
+        fmt="",
+        annot_kws={"fontsize": 6.5},
         cbar=False,
         linewidths=0.5,
         **colours,
@@ -184,7 +199,6 @@ def interventions(data: Data) -> Drawing:
         look = {"color": colours[category], "marker": markers[category]}
         handles.append(Line2D([], [], label=category, linestyle="none", markersize=5, **look))
     legend_above(figure, handles)
-    runs = int(frame["runs"].max())
-    return Drawing(
-        figure, frame, f"S = {sparsity}%, mean over {runs} runs; whiskers span the runs' 95% intervals."
-    )
+    runs = counted(frame["runs"].max(), "run")
+    note = f"S = {sparsity}%, mean over {runs}; whiskers span the runs' 95% intervals on all text."
+    return Drawing(figure, frame, note)

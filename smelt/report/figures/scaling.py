@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from smelt.laws import Surface, ce_gain, frontier_loss
 from smelt.report.data import Data, NotMeasured
 from smelt.report.output import Drawing
 from smelt.report.style import (
+    GAP,
     GREY,
     LOOKS,
+    MARKERS,
     PAIR,
+    SCALES,
     WIDTH,
     legend_above,
     log_axis,
@@ -29,6 +33,7 @@ from smelt.report.style import (
     sparsity_title,
     tokens_label,
 )
+from smelt.report.tables.formats import counted
 
 COMPUTE = "Training compute (FLOPs)"
 # Columns of the law's coefficients and their names in section 5.
@@ -103,7 +108,7 @@ def reducible_loss(data: Data) -> Drawing:
     outer_labels(axes, COMPUTE, "Loss − E (nats per token)")
     legend_above(figure, [*pair_handles(), *_law_handles(laws)])
     below = int((frame["reducible_loss"] <= 0).sum())
-    note = f"{below} endpoints lie below the fitted E and cannot be drawn." if below else ""
+    note = f"Below the fitted E, where it cannot be drawn: {counted(below, 'endpoint')}." if below else ""
     return Drawing(figure, _drawn(frame, "reducible_loss"), note)
 
 
@@ -134,7 +139,8 @@ def frontier(data: Data) -> Drawing:
     axis.set(xlabel=COMPUTE, ylabel="Validation loss (nats per token)")
     axis.set_ylim(*span_limits(part["val_loss"], 0.08))
     axis.set_title(sparsity_title(sparsity))
-    legend_above(figure, pair_handles(line=True))
+    bands = Patch(color=GREY, alpha=0.3, linewidth=0, label="95% bands")
+    legend_above(figure, [*pair_handles(), *_law_handles(laws, "-"), bands])
     return Drawing(figure, pd.concat(rows, ignore_index=True), _gain_note(laws, compute, sparsity))
 
 
@@ -170,11 +176,9 @@ def _frontiers(axis: Axes, laws: dict[str, Surface], frame: pd.DataFrame, offset
         axis.plot(compute, curve, color=LOOKS[arch].colour, linestyle=(0, (4, 2)), linewidth=1.1)
 
 
-def _law_handles(laws: dict[str, Surface]) -> list[Line2D]:
+def _law_handles(laws: dict[str, Surface], style: Any = (0, (4, 2))) -> list[Line2D]:
     return [
-        Line2D(
-            [], [], color=LOOKS[arch].colour, linestyle=(0, (4, 2)), label=f"{LOOKS[arch].label}, frontier"
-        )
+        Line2D([], [], color=LOOKS[arch].colour, linestyle=style, label=f"{LOOKS[arch].label}, frontier")
         for arch in PAIR
         if arch in laws
     ]
@@ -203,8 +207,8 @@ def gaps(data: Data) -> Drawing:
             """,
         )
     )
-    colours = dict(zip(data.scales, sns.color_palette("viridis", len(data.scales)), strict=True))
-    markers = dict(zip(data.scales, itertools.cycle("osD^vP"), strict=False))
+    colours = dict(zip(data.scales, itertools.cycle(SCALES), strict=False))
+    markers = dict(zip(data.scales, itertools.cycle(MARKERS), strict=False))
     figure, axes = panels(len(data.sparsities), height=2.2)
     for axis, sparsity in zip(axes, data.sparsities, strict=True):
         axis.axhline(0, color=GREY, linewidth=0.9)
@@ -221,11 +225,13 @@ def gaps(data: Data) -> Drawing:
             )
         axis.set_title(sparsity_title(sparsity))
         log_axis(axis, frame["tokens"], tokens_label)
-    outer_labels(axes, "Tokens seen", "SMELT − Baseline (nats)")
+    outer_labels(axes, "Tokens seen", GAP)
     legend_above(
         figure,
         [Line2D([], [], color=colours[s], marker=markers[s], markersize=4, label=s) for s in data.scales],
     )
     better = int((frame["gap"] < 0).sum())
     bars = " Bars: one standard deviation between seeds." if (frame["seeds"] > 1).any() else ""
-    return Drawing(figure, frame, f"SMELT has the lower loss at {better} of {len(frame)} points.{bars}")
+    return Drawing(
+        figure, frame, f"SMELT has the lower loss at {better} of {counted(len(frame), 'point')}.{bars}"
+    )

@@ -10,6 +10,7 @@ from matplotlib.lines import Line2D
 from smelt.report.data import Data, NotMeasured
 from smelt.report.output import Drawing
 from smelt.report.style import (
+    GAP,
     GREY,
     INK,
     LOOKS,
@@ -22,6 +23,7 @@ from smelt.report.style import (
     sparsity_title,
     tokens_label,
 )
+from smelt.report.tables.formats import counted
 
 _BINS_A_DECADE, _BINS_A_BRANCH, _WINDOW = 60, 10, 7
 
@@ -51,14 +53,16 @@ def scale_3(data: Data) -> Drawing:
 def two_cells(data: Data) -> Drawing:
     """Figure 2: the smallest and the largest scale at the lowest sparsity that is not zero."""
     sparsity = data.lowest_sparse
-    scales = list(dict.fromkeys((data.scales[0], data.scales[-1])))
+    if len(data.scales) == 1:
+        raise NotMeasured(f"Study {data.study.name} has one scale, whose curves are all in figure 20.")
+    scales = (data.scales[0], data.scales[-1])
     return _curves(data, [(scale, sparsity) for scale in scales], lambda s, p: f"{s}, {sparsity_title(p)}")
 
 
 def _scale(data: Data, index: int) -> Drawing:
     if index >= len(data.scales):
         raise NotMeasured(
-            f"Not measured: study {data.study.name} has {len(data.scales)} scales "
+            f"Not measured: study {data.study.name} has {counted(len(data.scales), 'scale')} "
             f"and this figure is for scale {index + 1} of the paper's four."
         )
     scale = data.scales[index]
@@ -71,10 +75,10 @@ def _curves(data: Data, cells: list[tuple[str, int]], title) -> Drawing:
     figure, grid = plt.subplots(
         2,
         len(cells),
-        figsize=(WIDTH, 3.9),
+        figsize=(WIDTH, 4.5),
         sharex="col",
         squeeze=False,
-        height_ratios=(2.2, 1),
+        height_ratios=(1.9, 1),
     )
     frames = []
     for column, (scale, sparsity) in enumerate(cells):
@@ -87,7 +91,7 @@ def _curves(data: Data, cells: list[tuple[str, int]], title) -> Drawing:
         frames += [frame, ends]
     _share_limits(grid[1])
     grid[0, 0].set_ylabel("Loss (nats per token)")
-    grid[1, 0].set_ylabel("SMELT − Baseline")
+    grid[1, 0].set_ylabel(GAP, fontsize=7.5)
     legend_above(figure, _handles())
     drawn = pd.concat([frame for frame in frames if not frame.empty], ignore_index=True)
     return Drawing(figure, drawn.drop(columns="trunk", errors="ignore"))

@@ -16,6 +16,11 @@ def integer(value: Any) -> str:
     return f"{int(value)}"
 
 
+def counted(number: Any, noun: str) -> str:
+    """Return a count with its noun, such as `1 cell` or `4 cells`."""
+    return f"{int(number)} {noun}{'' if int(number) == 1 else 's'}"
+
+
 def fixed(digits: int, sign: bool = False) -> Callable[[Any], str]:
     """Return a writer with a fixed number of decimals, with a sign on request."""
     return lambda value: f"{value:+.{digits}f}" if sign else f"{value:.{digits}f}"
