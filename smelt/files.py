@@ -14,6 +14,7 @@ from typing import Any
 from smelt.errors import SmeltError
 
 ROOT = Path(__file__).resolve().parents[1]
+_SEAL = "seal"
 
 
 @contextlib.contextmanager
@@ -66,19 +67,36 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def write_json(path: Path | str, value: Any) -> None:
-    """Write `value` as indented JSON with sorted keys, atomically."""
+def write_json(path: Path | str, value: Any, sealed: bool = False) -> None:
+    """Write `value` as indented JSON with sorted keys, atomically.
+
+    A sealed object holds the hash of its own content, against which `read_json` checks it.
+    """
+    if sealed:
+        value = {**value, _SEAL: sha256_json(value)}
     write_text(path, json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path | str) -> Any:
-    """Read a JSON file; a missing or damaged one is a `SmeltError` that names it."""
+    """Read a JSON file, without its seal; a missing or damaged one is a `SmeltError` that names it."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SmeltError(f"{path} does not exist") from None
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # bad text, bad JSON, an endless number, endless nesting
         raise SmeltError(f"{path} is not valid JSON: {error}") from None
+    if isinstance(value, dict) and _SEAL in value:
+        seal = value.pop(_SEAL)
+        if seal != _hash_or_none(value):
+            raise SmeltError(f"{path} is damaged: its content is not what its seal says")
+    return value
+
+
+def _hash_or_none(value: Any) -> str | None:
+    try:
+        return sha256_json(value)
+    except ValueError:  # a surrogate, or no finite number
+        return None
 
 
 def sha256_file(path: Path | str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from smelt.corpus import Corpus
+from smelt.errors import SmeltError
 from smelt.evaluate.dclm import make_dclm
 from smelt.evaluate.items import Item, check_item
 from smelt.evaluate.leaks import LeakFinder, item_tail
@@ -45,7 +46,7 @@ def make_local(study: Study, corpus: Corpus, out: Path) -> None:
     corpus is left out, and `tasks.json` says so.
 
     Raises:
-        SmeltError: `evaluation.tasks` names a task that does not exist.
+        SmeltError: `evaluation.tasks` names a task that does not exist, or this corpus makes none of them.
     """
     wanted = study.evaluation.items + _POOL
     texts, encoder = Texts(corpus), Encoder.of_corpus(corpus.tokenizer, corpus.bos)
@@ -71,6 +72,11 @@ def make_local(study: Study, corpus: Corpus, out: Path) -> None:
             "drawn": len(drawn[name]),
             "leaked": len(drawn[name]) - len(clean),
         }
+    if not tasks:
+        raise SmeltError(
+            f"study {study.name}: of this corpus none of the tasks {', '.join(chosen)} can be made (at least "
+            f"{_FEWEST} items of {room} tokens); name others in evaluation.tasks, or other corpus.sources"
+        )
     write_manifest(
         out,
         suite=LOCAL,

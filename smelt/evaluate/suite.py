@@ -88,6 +88,7 @@ def write_manifest(
             "corpus": corpus,
             "tasks": entries,
         },
+        sealed=True,
     )
 
 

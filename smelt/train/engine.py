@@ -12,14 +12,15 @@ import torch
 from smelt.budget.accounting import flops_per_token
 from smelt.corpus import check_epochs
 from smelt.errors import SmeltError
-from smelt.files import read_json, sha256_file, write_json
+from smelt.files import write_json
 from smelt.model import LoopedLM, ModelConfig
 from smelt.study import RunSpec
+from smelt.train.complete import is_complete, write_manifest
 from smelt.train.data import UpdateData
 from smelt.train.hardware import Hardware
 from smelt.train.keeper import Keeper
 from smelt.train.lean import Callback, SIGTERMException, Trainer
-from smelt.train.log import TABLES, Rate, write_log, write_throughput
+from smelt.train.log import Rate, write_log, write_throughput
 from smelt.train.module import TrainingModule
 from smelt.train.progress import MetricsLogger, ProgressBar, ProgressFile, display, make_logger
 from smelt.train.schedule import Itinerary
@@ -42,14 +43,14 @@ def check_corpus(spec: RunSpec, corpus: Any) -> None:
 def train(spec: RunSpec, corpus: Any, out: Path, hardware: Hardware) -> str:
     """Train a run to its end, going on from its last checkpoint; return `COMPLETE` or `STOPPED`.
 
-    `manifest.json` is written last. A run that is complete already is left as it is, but for `spec.json`,
-    which is written anew. One that lacks a table is trained again: its rows went with the checkpoints.
+    `manifest.json` is written last. Of a run that is complete already only `spec.json` is written anew, and
+    what of manifest and tables is missing or damaged, from their second copy.
 
     Raises:
         SmeltError: the corpus does not fit, training diverges, or a checkpoint breaks while in use.
     """
     check_corpus(spec, corpus)
-    if _is_complete(out, spec, corpus):
+    if is_complete(out, spec, corpus):
         write_json(out / "spec.json", spec.to_dict())
         return COMPLETE
     flops = flops_per_token(spec.geometry, spec.corpus.attended_context)
@@ -77,7 +78,7 @@ def train(spec: RunSpec, corpus: Any, out: Path, hardware: Hardware) -> str:
         rate = Rate(flops, hardware.peak, hardware.name)
         write_log(out, spec.point.run, itinerary, module.rows, rate)
         write_throughput(out, spec.point.run, itinerary, module.rows, rate)
-        write_json(out / "manifest.json", _manifest(spec, corpus, keeper.endpoints))
+        write_manifest(out, spec, corpus, keeper.endpoints)
         (out / "progress.json").unlink(missing_ok=True)
         keeper.clear()
     return COMPLETE
@@ -113,28 +114,3 @@ def _trainer(out: Path, hardware: Hardware, callbacks: list[Callback], logger: A
         use_distributed_sampler=False,
         default_root_dir=out,
     )
-
-
-def _manifest(spec: RunSpec, corpus: Any, endpoints: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "run": spec.point.run,
-        "spec_hash": spec.spec_hash,
-        "corpus": corpus.sha256,
-        "endpoints": endpoints,
-    }
-
-
-def _is_complete(out: Path, spec: RunSpec, corpus: Any) -> bool:
-    """Whether the manifest is that of this run, its endpoints whole and its tables there; else remove it."""
-    path = out / "manifest.json"
-    try:
-        manifest = read_json(path)
-        endpoints = {entry["weights"]: entry["sha256"] for entry in manifest["endpoints"]}
-        fits = manifest == _manifest(spec, corpus, manifest["endpoints"])
-        whole = all(sha256_file(out / name) == digest for name, digest in endpoints.items())
-        if fits and whole and all((out / f"{name}.parquet").is_file() for name in TABLES):
-            return True
-    except (SmeltError, FileNotFoundError, KeyError, TypeError):
-        pass
-    path.unlink(missing_ok=True)
-    return False

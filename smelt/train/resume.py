@@ -84,7 +84,7 @@ class Store:
     def commit(self, done: int, state: int, files: dict[str, str], endpoints: list[dict[str, Any]]) -> None:
         """Make the checkpoint count by writing its record."""
         record = Record(done, state, files, endpoints, self._identity)
-        write_json(self._path(done), asdict(record))
+        write_json(self._path(done), asdict(record), sealed=True)
 
     def prune(self, fork: int | None) -> None:
         """Remove all but the last two checkpoints, the one at `fork` and those whose state they use."""

@@ -247,3 +247,11 @@ def test_items_leave_half_of_a_prompt_to_demonstrations(study, corpus, tmp_path,
         for item in suite.items[name]:
             for sequence in build(task, item, [], encoder, 10_000):
                 assert len(sequence.ids) <= 71  # BOS and 70
+
+
+def test_a_corpus_that_makes_none_of_the_tasks_is_refused(study, corpus, tmp_path):
+    """A suite without tasks would be refused by every later step, which can make no other one."""
+    evaluation = dataclasses.replace(study.evaluation, tasks=("local_country_facts",))
+    with pytest.raises(SmeltError, match="none of the tasks local_country_facts .* evaluation.tasks"):
+        make.make_tasks(dataclasses.replace(study, evaluation=evaluation), corpus.folder, tmp_path)
+    assert not (tmp_path / "tasks.json").exists()

@@ -1,12 +1,12 @@
 """A run that is killed and started again ends with the very bytes of one that was not."""
 
-import json
 import shutil
 import signal
 import time
 
 import pytest
 
+from smelt.files import read_json, write_json
 from smelt.results.parquet import read_rows
 from smelt.train.schedule import Itinerary
 from tests.train.tiny import digest, errors, run_tiny, tiny_spec
@@ -122,9 +122,9 @@ def test_a_checkpoint_whose_endpoint_is_gone_is_not_used(finished, tmp_path):
 
 def test_checkpoints_of_another_specification_are_not_used(killed, finished):
     for path in (killed / "resume").glob("*.json"):
-        record = json.loads(path.read_text())
+        record = read_json(path)
         record["identity"]["spec_hash"] = "0" * 64
-        path.write_text(json.dumps(record))
+        write_json(path, record, sealed=True)
     assert run_tiny(killed) == 0
     assert "another specification" in errors(killed)
     assert digest(killed) == digest(finished)
@@ -139,20 +139,59 @@ def test_a_complete_run_is_left_alone_unless_an_endpoint_is_damaged(finished, tm
     (finished / "endpoints" / "h7.safetensors").write_bytes(b"damaged")
     assert run_tiny(finished) == 0
     assert digest(finished) == content
-    (finished / "manifest.json").write_text("[1, 2")
-    assert run_tiny(finished) == 0
-    assert digest(finished) == content
 
 
-@pytest.mark.parametrize("gone", ["train_log", "throughput"])
-def test_a_complete_run_without_a_table_ends_with_the_whole_table_and_the_same_weights(
-    finished, tmp_path, gone
-):
+OUTPUTS = ["manifest.json", "train_log.parquet", "throughput.parquet"]
+
+
+@pytest.mark.parametrize("harmed", [*([name] for name in OUTPUTS), OUTPUTS])
+@pytest.mark.parametrize("harm", ["gone", "flipped"])
+def test_outputs_of_a_complete_run_come_back_without_training(finished, tmp_path, harmed, harm):
+    """What Snakemake deletes before it starts a job again, or a disk damages."""
     out = shutil.copytree(finished, tmp_path / "run")
-    (out / f"{gone}.parquet").unlink()
+    expected = {name: (out / name).read_bytes() for name in OUTPUTS}
+    for name in harmed:
+        (out / name).unlink()
+        if harm == "flipped":
+            (out / name).write_bytes(flipped(expected[name]))
+    assert run_tiny(out, die_after=1) == 0  # a run that trains would die
+    assert {name: (out / name).read_bytes() for name in OUTPUTS} == expected
+
+
+def flipped(data):
+    """Return `data` with one bit flipped; in a manifest, that of a number."""
+    text = b'"tokens": '
+    place = data.index(text) + len(text) if text in data else len(data) // 2
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_without_both_copies_a_run_is_trained_again_and_ends_the_same(finished, tmp_path, name):
+    out = shutil.copytree(finished, tmp_path / "run")
+    rows = log(out)
+    (out / name).unlink()
+    copy = out / "complete" / name
+    copy.write_bytes(flipped(copy.read_bytes()))
     assert run_tiny(out) == 0
     assert digest(out) == digest(finished)
-    assert len(read_rows(out / f"{gone}.parquet")) == len(read_rows(finished / f"{gone}.parquet"))
+    assert log(out) == rows
+
+
+def test_a_complete_run_of_another_specification_is_trained_again(finished, tmp_path):
+    out = shutil.copytree(finished, tmp_path / "run")
+    for folder in (out, out / "complete"):
+        manifest = read_json(folder / "manifest.json")
+        write_json(folder / "manifest.json", manifest | {"spec_hash": "0" * 64}, sealed=True)
+    assert run_tiny(out) == 0
+    assert digest(out) == digest(finished)
+    assert (out / "complete" / "manifest.json").read_bytes() == digest(finished)
+
+
+def test_a_complete_run_of_before_there_were_copies_is_left_alone(finished, tmp_path):
+    out = shutil.copytree(finished, tmp_path / "run")
+    shutil.rmtree(out / "complete")
+    write_json(out / "manifest.json", read_json(out / "manifest.json"))
+    assert run_tiny(out, die_after=1) == 0
 
 
 def test_a_damaged_specification_of_a_complete_run_is_written_anew(finished, tmp_path):

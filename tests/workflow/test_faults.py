@@ -86,6 +86,18 @@ def test_killed_in_training_then_the_same_command_gives_the_same_tables(tiny, un
     assert contents(tiny.folder / "killed/tiny") == undisturbed
 
 
+def test_a_corpus_made_again_with_equal_content_trains_nothing(tiny, undisturbed):
+    folder = tiny.folder / "undisturbed" / "tiny"
+    weights = {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/endpoints/*")}
+    assert weights
+    shutil.rmtree(folder / "corpus")
+    result = tiny.snakemake("corpus", "train", "tables", study="tiny", results="undisturbed")
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-5000:]
+    assert "Training xs-s85-smelt" in result.stdout + result.stderr, "the trainer was not asked"
+    assert weights == {path: path.stat().st_mtime_ns for path in folder.glob("runs/*/endpoints/*")}
+    assert contents(folder) == undisturbed
+
+
 def refuse(project, *words, arguments=(), **config):
     """Assert that snakemake refuses with one sentence that has all `words`, and no traceback."""
     result = project.snakemake(*arguments, **config)
