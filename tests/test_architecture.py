@@ -8,7 +8,16 @@ from smelt.files import ROOT
 
 ROOMS = ["study", "budget", "corpus", "model", "train", "evaluate", "mechanism", "laws", "results", "report"]
 # Leaves: they import no room, and every room may use them.
-SHARED = {"errors", "files", "cli", "schema", "devices", "results.schemas", "results.parquet"}
+SHARED = {
+    "errors",
+    "files",
+    "cli",
+    "schema",
+    "devices",
+    "results.schemas",
+    "results.parquet",
+    "results.stages",
+}
 WITHOUT_TORCH = {"study", "budget", "laws", "results", "report"}
 
 

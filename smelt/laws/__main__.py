@@ -11,28 +11,13 @@ from smelt.laws import ablations, benchmarks, lengths, pairs, referees, shots, s
 from smelt.laws.inputs import Results, designs, load_results
 from smelt.laws.recovery import recovery_tables
 from smelt.results.parquet import write_table
+from smelt.results.stages import OF_STUDY
 from smelt.study import load_study
 
 PER_TASK = "calibration:task:"
 Rows = list[dict[str, Any]]
 # Written even when empty, so that nothing stale is left and every consumer finds the file.
-TABLES = (
-    "ablation_results",
-    "calibration",
-    "ce_gain",
-    "law_contrasts",
-    "law_draws",
-    "law_fits",
-    "law_coverage",
-    "law_notes",
-    "law_profiles",
-    "law_signs",
-    "length_profile",
-    "residuals",
-    "shot_curves",
-    "shot_tests",
-    "tpp",
-)
+TABLES = OF_STUDY["laws"]
 
 
 def analyses(results: Results) -> dict[str, Rows]:
