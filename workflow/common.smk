@@ -1,11 +1,14 @@
 # The study behind the workflow: its runs, paths, code fingerprints, devices, progress and lock.
+import functools
 import os
 import sys
+from dataclasses import replace
 
 sys.path.insert(0, workflow.basedir)
 
 from smelt import warm
 from smelt.budget import resolve_run
+from smelt.cluster import reading_share, training_share
 from smelt.devices import visible
 from smelt.errors import SmeltError
 from smelt.workflow import (
@@ -42,8 +45,37 @@ CACHE = config["cache"]
 RUNS = list(POINTS)
 GRID_RUNS = [run for run, point in POINTS.items() if point.group == "grid"]
 
-# Without a limit Snakemake would start every GPU job at once; the jobs then lease one device each.
-workflow.global_resources.setdefault("gpu", GPUS)
+# What jobs run on that another machine executes; absent where this one does.
+CLUSTER = config.get("cluster")
+
+if CLUSTER is None:
+    # Without a limit Snakemake would start every GPU job at once; the jobs then lease one device each.
+    workflow.global_resources.setdefault("gpu", GPUS)
+
+
+@functools.cache
+def training(run):
+    """Return the share of the cluster, or of this machine, that training a run takes."""
+    try:
+        if CLUSTER is not None:
+            return training_share(STUDY, SPECS[run], CLUSTER)
+        share = training_share(STUDY, SPECS[run], {"device": "core"})
+        return replace(share, devices=place(SPECS[run]).devices if GPUS else 0)
+    except SmeltError as error:
+        raise WorkflowError(str(error))
+
+
+def of_training(name):
+    """Return the function of a rule that gives one value of `training`."""
+    return lambda wildcards: getattr(training(wildcards.run), name)
+
+
+def reading(run, minutes):
+    """Return the share that a job takes which loads the weights of a run."""
+    if CLUSTER is not None:
+        return reading_share(STUDY, SPECS[run], CLUSTER, minutes)
+    share = reading_share(STUDY, SPECS[run], {"device": "core"}, minutes)
+    return replace(share, devices=int(GPUS > 0))
 
 
 wildcard_constraints:

@@ -113,8 +113,7 @@ def run_plan(study: Study, spec: RunSpec, machine: Machine) -> dict[str, Any]:
     geometry, vocab, precision = spec.geometry, study.corpus.vocab, study.training.precision
     count = parameters(geometry)
     tokens = tokens_planned(study)
-    flops = flops_per_token(geometry, study.corpus.attended_context) * tokens
-    head = head_flops(geometry, vocab) * tokens
+    flops, head = run_flops(study, spec)
     stored = stored_parameters(geometry, vocab)
     place = placement(geometry, stored, precision, machine, study.corpus.context)
     return {
@@ -136,7 +135,7 @@ def run_plan(study: Study, spec: RunSpec, machine: Machine) -> dict[str, Any]:
         "tokens": tokens,
         "flops": flops,
         "head_flops": head,
-        "device_hours": (flops + head) / (machine.peak * machine.mfu) / 3600,
+        "device_hours": device_hours(study, spec, machine),
         "devices": place.devices,
         "strategy": "fsdp" if place.devices > 1 else "single",
         "micro_tokens": place.micro_tokens,
@@ -144,6 +143,18 @@ def run_plan(study: Study, spec: RunSpec, machine: Machine) -> dict[str, Any]:
         "endpoints_gb": ENDPOINT_BYTES * stored * len(study.training.horizons) / GIGA,
         "resume_gb": RESUME_KEPT * RESUME_BYTES * stored / GIGA,
     }
+
+
+def run_flops(study: Study, spec: RunSpec) -> tuple[float, float]:
+    """Return the training FLOPs of a run: those of its layers and those of its head."""
+    tokens = tokens_planned(study)
+    layers = flops_per_token(spec.geometry, study.corpus.attended_context) * tokens
+    return layers, head_flops(spec.geometry, study.corpus.vocab) * tokens
+
+
+def device_hours(study: Study, spec: RunSpec, machine: Machine) -> float:
+    """Return the hours that one device would need to train a run."""
+    return sum(run_flops(study, spec)) / (machine.peak * machine.mfu) / 3600
 
 
 def stored_parameters(geometry: Geometry, vocab: int) -> int:

@@ -13,7 +13,7 @@ from smelt import cli
 from smelt.budget import resolve_run
 from smelt.errors import SmeltError
 from smelt.study import RunSpec, load_study
-from smelt.train.placement import own_devices, place
+from smelt.train.placement import check_group, own_devices, place, started_group
 
 # "Temporary failure" of sysexits.h: the state is saved, the same command goes on.
 EXIT_REQUEUE = 75
@@ -31,6 +31,7 @@ def main() -> int:
     spec = resolve_run(load_study(arguments.study), arguments.run)
     check_hash(spec, arguments.spec)
     placed = place(spec)
+    check_group(spec, placed)
     with locked(arguments.out), own_devices(placed.devices) as leased:
         # Imported late: a refusal should not take the seconds that torch takes to load.
         from smelt.corpus import Corpus
@@ -64,7 +65,8 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
         SmeltError: another process holds it.
     """
-    if int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", 0))):
+    group = started_group()
+    if started_by_first() if group is None else group.rank:
         yield  # the first process of the group holds it
         return
     folder.mkdir(parents=True, exist_ok=True)

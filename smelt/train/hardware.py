@@ -14,7 +14,8 @@ from smelt.budget.plan import MACHINES, MICRO_TOKENS
 from smelt.errors import SmeltError
 from smelt.model import ModelConfig
 from smelt.study import RunSpec
-from smelt.train.lean import DDPStrategy, LightningEnvironment, ModelParallelStrategy
+from smelt.train.lean import DDPStrategy, LightningEnvironment, ModelParallelStrategy, SLURMEnvironment
+from smelt.train.placement import started_group
 
 PEAK_VARIABLE = "SMELT_PEAK_FLOPS"
 _PRECISIONS = {"bf16": "bf16-mixed", "fp32": "32-true"}
@@ -28,7 +29,7 @@ class Hardware:
         cuda: whether the processes have a GPU each.
         world: processes over all machines.
         local: processes on this machine.
-        external: whether something else (torchrun) started the processes.
+        launcher: what else started the processes, `torchrun` or `srun`; None where Lightning does.
         sharded: whether the state is spread over the processes (FSDP2) or each holds all of it (DDP).
         precision: `bf16` (autocast) or `fp32`.
         pieces: how many parts a process cuts its part of a batch into, so that activations fit.
@@ -39,7 +40,7 @@ class Hardware:
     cuda: bool
     world: int
     local: int
-    external: bool
+    launcher: str | None
     sharded: bool
     precision: str
     pieces: int
@@ -69,24 +70,23 @@ class Hardware:
             "num_nodes": self.world // self.local,
             "strategy": strategy,
             "precision": _PRECISIONS[self.precision],
-            # Without this Lightning would take a scheduler's variables for an order to train on many nodes.
-            "plugins": [] if self.external else [LightningEnvironment()],
+            "plugins": _environment(self.launcher),
         }
 
 
 def plan(spec: RunSpec, leased: int = 0, micro_tokens: int = MICRO_TOKENS, sharded: bool = False) -> Hardware:
     """Plan a run.
 
-    Processes that torchrun started share the run. Else there is one for each of `leased` devices, or one on
-    the processor. `micro_tokens` and `sharded` are the run's `place` in the devices' memory.
+    Processes that torchrun or srun started share the run. Else there is one for each of `leased` devices,
+    or one on the processor. `micro_tokens` and `sharded` are the run's `place` in the devices' memory.
 
     Raises:
         SmeltError: the batch cannot be divided over the processes, or an environment variable is no number.
     """
-    external = "TORCHELASTIC_RUN_ID" in os.environ
-    world = int(os.environ["WORLD_SIZE"]) if external else max(1, leased)
-    local = int(os.environ["LOCAL_WORLD_SIZE"]) if external else world
-    cuda = torch.cuda.is_available() and (leased > 0 or external)
+    group = started_group()
+    world = group.world if group else max(1, leased)
+    local = group.local if group else world
+    cuda = torch.cuda.is_available() and (leased > 0 or group is not None)
     precision = spec.training.precision
     if precision == "auto":
         precision = "bf16" if cuda else "fp32"
@@ -97,13 +97,21 @@ def plan(spec: RunSpec, leased: int = 0, micro_tokens: int = MICRO_TOKENS, shard
         cuda=cuda,
         world=world,
         local=local,
-        external=external,
+        launcher=group.launcher if group else None,
         sharded=sharded and world > 1,
         precision=precision,
         pieces=_pieces(spec, world, micro_tokens),
         name=name if world == 1 else f"{world} x {name}",
         peak=_peak(name, world),
     )
+
+
+def _environment(launcher: str | None) -> list[Any]:
+    """Return what tells Lightning about the processes of a run; torchrun's it finds by itself."""
+    if launcher == "srun":
+        return [SLURMEnvironment(auto_requeue=False)]  # the state is saved and resumed by our own means
+    # Without this Lightning would take a scheduler's variables for an order to train on many nodes.
+    return [] if launcher else [LightningEnvironment()]
 
 
 def _processor() -> str:

@@ -34,7 +34,7 @@ if _NAME not in sys.modules:
     finally:
         del sys.modules[_NAME]
 
-from lightning.fabric.plugins.environments import LightningEnvironment  # noqa: E402
+from lightning.fabric.plugins.environments import LightningEnvironment, SLURMEnvironment  # noqa: E402
 from lightning.pytorch import Callback, LightningDataModule, LightningModule, Trainer  # noqa: E402
 from lightning.pytorch.callbacks import TQDMProgressBar  # noqa: E402
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger  # noqa: E402
@@ -50,6 +50,7 @@ __all__ = [
     "Logger",
     "ModelParallelStrategy",
     "SIGTERMException",
+    "SLURMEnvironment",
     "TQDMProgressBar",
     "TensorBoardLogger",
     "Trainer",

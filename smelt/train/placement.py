@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from smelt import devices
 from smelt.budget.plan import MICRO_TOKENS, Machine, Placement, placement, stored_parameters
+from smelt.errors import SmeltError
 from smelt.study import RunSpec
 
 
@@ -27,10 +29,62 @@ def place(spec: RunSpec) -> Placement:
     return placement(spec.geometry, stored, spec.training.precision, machine, spec.corpus.context)
 
 
+# Rank, processes in all, processes on this machine.
+_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+_SRUN = ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE")
+
+
+@dataclass(frozen=True)
+class Group:
+    """This process as one of several that something else started for a run.
+
+    Attributes:
+        launcher: `torchrun` or `srun`.
+        rank: number of this process among all.
+        world: processes over all machines.
+        local: processes on this machine.
+    """
+
+    launcher: str
+    rank: int
+    world: int
+    local: int
+
+
+def started_group() -> Group | None:
+    """Return the group that torchrun or srun started this process in; None where it is on its own.
+
+    Raises:
+        SmeltError: srun was not told how many processes a node has.
+    """
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return Group("torchrun", *(int(os.environ[name]) for name in _TORCHRUN))
+    if os.environ.get("SLURM_STEP_NUM_TASKS", "1") == "1":
+        return None  # a job of one task has the variables of srun too
+    try:
+        return Group("srun", *(int(os.environ[name]) for name in _SRUN))
+    except KeyError as error:
+        raise SmeltError(f"srun left {error} unset; give it --ntasks-per-node") from None
+
+
+def check_group(spec: RunSpec, placed: Placement) -> None:
+    """Refuse a run in fewer processes than the devices that it needs.
+
+    Raises:
+        SmeltError: the group is too small.
+    """
+    group = started_group()
+    if group is not None and group.world < placed.devices:
+        raise SmeltError(
+            f"run {spec.point.run} needs {placed.devices} devices of this kind, but {group.launcher} started "
+            f"{group.world} processes; on a cluster, cluster.device must name what the nodes have"
+        )
+
+
 @contextlib.contextmanager
 def own_devices(count: int) -> Iterator[tuple[str, ...]]:
     """Lease `count` devices; in a process that was started for one rank, take what it was given."""
-    if "LOCAL_RANK" in os.environ:
+    if "LOCAL_RANK" in os.environ or started_group() is not None:
         yield devices.visible()
     else:
         with devices.lease(count) as leased:

@@ -43,9 +43,10 @@ rule evaluate_run:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=3000,
-        runtime=720,
-        gpu=int(GPUS > 0),
+        mem_mb=lambda wildcards, attempt: attempt
+        * reading(wildcards.run, 720).memory_mb,
+        runtime=lambda wildcards: reading(wildcards.run, 720).minutes,
+        gpu=lambda wildcards: reading(wildcards.run, 720).devices,
     params:
         study=STUDY_FILE,
         corpus=subpath(input.corpus, parent=True),

@@ -18,9 +18,10 @@ rule mechanism_run:
         "../../environment.yml"
     threads: 1
     resources:
-        mem_mb=3000,
-        runtime=240,
-        gpu=int(GPUS > 0),
+        mem_mb=lambda wildcards, attempt: attempt
+        * reading(wildcards.run, 240).memory_mb,
+        runtime=lambda wildcards: reading(wildcards.run, 240).minutes,
+        gpu=lambda wildcards: reading(wildcards.run, 240).devices,
     params:
         study=STUDY_FILE,
         corpus=subpath(input.corpus, parent=True),

@@ -14,11 +14,18 @@ rule train_run:
     retries: 2
     conda:
         "../../environment.yml"
-    threads: 1
+    threads: of_training("threads")
     resources:
-        mem_mb=3000,
-        runtime=1440,
-        gpu=lambda wildcards: place(SPECS[wildcards.run]).devices if GPUS else 0,
+        # A job that was out of memory is tried again with more.
+        mem_mb=lambda wildcards, attempt: attempt * training(wildcards.run).memory_mb,
+        runtime=of_training("minutes"),
+        gpu=of_training("devices"),
+        nodes=of_training("nodes"),
+        tasks_per_node=of_training("tasks_per_node"),
+        tasks=of_training("tasks"),
+        tasks_per_gpu=of_training("tasks_per_gpu"),
+        mpi=of_training("mpi"),
+        launch=of_training("launch"),
     params:
         study=STUDY_FILE,
         corpus=subpath(input.corpus, parent=True),
@@ -27,7 +34,7 @@ rule train_run:
     message:
         "Training {wildcards.run}"
     shell:
-        "python -m smelt.warm smelt.train --study {params.study:q} --run {wildcards.run} --spec {params.spec} "
+        "{resources.launch}python -m smelt.warm smelt.train --study {params.study:q} --run {wildcards.run} --spec {params.spec} "
         "--corpus {params.corpus:q} --out {params.out:q} > {log:q} 2>&1"
 
 
