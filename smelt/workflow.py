@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -10,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from smelt.errors import SmeltError
 from smelt.files import ROOT, read_json, sha256_json
 from smelt.schema import check_schema
 from smelt.study import RunPoint, Study
+
+_SKEW = 60.0  # seconds that clocks of machines may differ by
 
 
 def check_config(config: Mapping[str, Any]) -> None:
@@ -41,6 +44,34 @@ def check_sources(study: Study) -> None:
     if not (folder / f"{study.corpus.sources}.yaml").is_file():
         sets = ", ".join(sorted(path.stem for path in folder.glob("*.yaml")))
         raise SmeltError(f"corpus.sources is {study.corpus.sources!r}; it must be one of {sets}")
+
+
+def redate(*places: Path | str) -> None:
+    """Set times of change that lie in the future to now, of the files in `places` and below, with a warning.
+
+    A wrong clock has left them. Until that time has come Snakemake would refuse whatever is made of such a
+    file, as older than its input.
+    """
+    now, count, first = time.time(), 0, ""
+    for path in _files(places):
+        with contextlib.suppress(OSError):
+            if os.stat(path).st_mtime > now + _SKEW:
+                os.utime(path, (now, now))
+                first, count = first or path, count + 1
+    if count:
+        print(
+            f"warning: {count} files were dated in the future (the first is {first}); they are dated now",
+            file=sys.stderr,
+        )
+
+
+def _files(places: Iterable[Path | str]) -> Iterator[str]:
+    for place in places:
+        if os.path.isfile(place):
+            yield str(place)
+        for folder, folders, names in os.walk(place):
+            folders.sort()
+            yield from (os.path.join(folder, name) for name in sorted(names))
 
 
 def use_own_interpreter() -> None:

@@ -18,6 +18,7 @@ from smelt.workflow import (
     check_folder,
     check_sources,
     code_fingerprint,
+    redate,
     settings_hash,
     use_own_interpreter,
 )
@@ -42,6 +43,9 @@ except SmeltError as error:
 SEEDS = config.get("seeds", STUDY.seeds)
 RESULTS = f"{config['results']}/{STUDY.name}"
 CACHE = config["cache"]
+redate(
+    RESULTS, CACHE, "config", "data/corpus.lock", "notebooks", "smelt/report/templates"
+)
 RUNS = list(POINTS)
 GRID_RUNS = [run for run, point in POINTS.items() if point.group == "grid"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import zipfile
-import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -31,9 +30,12 @@ def read_members(
             yield from _members(path, archive, include, exclude)
     except FileNotFoundError:
         raise SmeltError(f"{path} does not exist; run the fetch command first") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except SmeltError:
+        raise
+    except Exception as error:  # zipfile and the decoders below it raise all kinds
+        reason = " ".join(str(error).split())
         raise SmeltError(
-            f"{path} is not a readable archive ({error}); delete it and fetch it again"
+            f"{path} is not a readable archive ({reason}); delete it and fetch it again"
         ) from None
 
 
@@ -55,7 +57,7 @@ def _members(
         total += len(data)
         if len(data) > MAX_MEMBER or total > MAX_TOTAL:
             raise SmeltError(
-                f"{path}: {name} unpacks past the limit of {MAX_MEMBER >> 20} MiB a member "
+                f"{path}: {name!r} unpacks past the limit of {MAX_MEMBER >> 20} MiB a member "
                 f"and {MAX_TOTAL >> 20} MiB in all"
             )
         yield name, data
@@ -63,7 +65,8 @@ def _members(
 
 def _check_name(path: Path, name: str) -> None:
     pure = PurePosixPath(name)
-    if pure.is_absolute() or ".." in pure.parts or "\\" in name or ":" in pure.parts[0]:
+    first = pure.parts[0] if pure.parts else ":"  # an empty name and a dot have no parts
+    if pure.is_absolute() or ".." in pure.parts or "\\" in name or ":" in first:
         raise SmeltError(f"{path}: the member name {name!r} leaves the archive; the archive is refused")
 
 

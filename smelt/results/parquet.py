@@ -135,13 +135,14 @@ def read_arrow(path: Path | str) -> pa.Table:
         data = memoryview(path.read_bytes())
         _check_digest(data)
         arrow = pq.read_table(pa.BufferReader(data))
+        arrow.validate(full=True)
+        columns = [(field.name, field.type) for field in arrow.schema]
     except FileNotFoundError:
         raise SmeltError(f"{path} does not exist") from None
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise SmeltError(f"{path} is damaged ({error}); delete it and run the same command again") from None
-    if [(field.name, field.type) for field in arrow.schema] != [
-        (c.name, _ARROW[c.kind]) for c in table.columns
-    ]:
+        reason = " ".join(str(error).split())
+        raise SmeltError(f"{path} is damaged ({reason}); delete it and run the same command again") from None
+    if columns != [(column.name, _ARROW[column.kind]) for column in table.columns]:
         raise SmeltError(f"{path} has other columns than table {table.name}; delete it and run again")
     return arrow
 
