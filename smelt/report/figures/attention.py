@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from smelt.report.data import Data
-from smelt.report.figures.residual import band, visit_handles, visit_style
+from smelt.report.figures.residual import band, visit_handles, visit_style, visits_note
 from smelt.report.output import Drawing
 from smelt.report.style import (
     GREY,
@@ -72,7 +72,7 @@ def token_overlap(data: Data) -> Drawing:
         ],
     )
     note = f"S = {sparsity}%. {_HEADS} The paper's top-8 overlap is 56–66%, of the control 28–34%."
-    return Drawing(figure, frame, note)
+    return Drawing(figure, frame, note + visits_note(data))
 
 
 def sink_heads(data: Data) -> Drawing:

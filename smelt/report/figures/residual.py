@@ -40,6 +40,19 @@ def band(axis: Axes, line: pd.DataFrame, colour: Any, low: str = "low", high: st
     axis.fill_between(line["layer"], *ends, color=colour, alpha=0.15, linewidth=0)
 
 
+def visits_note(data: Data, mean: bool = False) -> str:
+    """Return a remark for figures of two visits, where a recipe has more; else an empty string.
+
+    `mean` says that the later visits are taken together; otherwise the second stands for them.
+    """
+    visits = data.study.loop.visits
+    if visits == 2:
+        return ""
+    return f" Of {visits} visits " + (
+        "the later ones are taken together." if mean else "the second is shown."
+    )
+
+
 def flow(data: Data) -> Drawing:
     """Figure 13: RMS of the stream and of the update and their ratio, by layer, visit and scale."""
     data.need("residual_flow")
@@ -119,7 +132,8 @@ def _execution_ticks(axis: Axes, layers: list[int], visits: list[int]) -> None:
     labels = [str(layers[i]) + "'" * visits[i] for i in places]
     axis.set_xticks(places, labels, fontsize=7)
     axis.set_yticks(places, labels, fontsize=7)
-    axis.set_xlabel("Execution: layer (' second visit)")
+    third = ", '' third" if max(visits) > 1 else ""
+    axis.set_xlabel(f"Execution: layer (' second visit{third})")
     axis.set_ylabel("Execution")
     changes = [i - 0.5 for i in range(1, len(visits)) if visits[i] != visits[i - 1]]
     for place in changes:
@@ -179,4 +193,4 @@ def visit_cosine(data: Data) -> Drawing:
     grid[0, 0].set_ylim(np.floor(10 * frame["cosine"].min() - 0.5) / 10, 1.03)
     handles = [Line2D([], [], color=colours[s], marker=markers[s], markersize=4, label=s) for s in _STAGES]
     figure.legend(handles=handles, loc="outside upper center", ncols=6)
-    return Drawing(figure, frame, f"S = {sparsity}%. {BANDS} {_PAPER_STAGES}")
+    return Drawing(figure, frame, f"S = {sparsity}%. {BANDS} {_PAPER_STAGES}{visits_note(data)}")

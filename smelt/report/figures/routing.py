@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from smelt.report.data import Data
+from smelt.report.figures.residual import visits_note
 from smelt.report.output import Drawing
 from smelt.report.style import (
     AMBER,
@@ -72,7 +73,8 @@ def shared_experts(data: Data) -> Drawing:
         Line2D([], [], color=INK, linestyle="--", label="mean by chance, k²/E"),
     ]
     legend_above(figure, handles)
-    return Drawing(figure, frame, "The paper: nearly 8 shared at S = 0, 2 to 3 at 97%.")
+    note = "The paper: nearly 8 shared at S = 0, 2 to 3 at 97%."
+    return Drawing(figure, frame, note + visits_note(data))
 
 
 def diagnostics(data: Data) -> Drawing:
@@ -101,7 +103,7 @@ def diagnostics(data: Data) -> Drawing:
         axis.set_ylabel("Scale")
     names = [name for _, name in _PANELS]
     note = f"± is half of the 95% interval over documents. {_ratio_note(frame)}"
-    return Drawing(figure, frame[frame["diagnostic"].isin(names)], note)
+    return Drawing(figure, frame[frame["diagnostic"].isin(names)], note + visits_note(data, mean=True))
 
 
 def _grid(data: Data, part: pd.DataFrame, values: pd.Series) -> pd.DataFrame:
@@ -201,4 +203,4 @@ def interventions(data: Data) -> Drawing:
     legend_above(figure, handles)
     runs = counted(frame["runs"].max(), "run")
     note = f"S = {sparsity}%, mean over {runs}; whiskers span the runs' 95% intervals on all text."
-    return Drawing(figure, frame, note)
+    return Drawing(figure, frame, note + visits_note(data, mean=True))
