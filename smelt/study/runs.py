@@ -111,10 +111,15 @@ def learning_rate(study: Study, scale: str) -> float:
 
 
 def run_points(study: Study, seeds: int | None = None) -> dict[str, RunPoint]:
-    """Return the study's runs by identifier, grid first, for `seeds` (default: the study's own) seeds."""
+    """Return the study's runs by identifier, grid first, for `seeds` (default: the study's own) seeds.
+
+    Ablations and controls have no more seeds than `ablations.seeds` where the study sets it.
+    """
     points: dict[str, RunPoint] = {}
-    for seed in range(seeds or study.seeds):
-        for point in [*_grid(study), *_ablation_runs(study)]:
+    seeds = seeds or study.seeds
+    for seed in range(seeds):
+        ablated = seed < study.ablations.get("seeds", seeds)
+        for point in [*_grid(study), *(_ablation_runs(study) if ablated else ())]:
             suffix = f"-seed{seed}" if seed else ""
             baseline = point.baseline and point.baseline + suffix
             point = replace(point, run=point.run + suffix, seed=seed, baseline=baseline)

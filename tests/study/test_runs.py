@@ -57,6 +57,14 @@ def test_seeds_have_their_own_baselines():
     assert points["s-s85-baseline-seed2"].baseline is None
 
 
+def test_ablations_may_have_fewer_seeds_than_the_grid():
+    study = load_study("smoke")
+    study = replace(study, ablations={**study.ablations, "seeds": 2})
+    groups = [(point.seed, point.group == "grid") for point in run_points(study, seeds=3).values()]
+    assert [groups.count((seed, True)) for seed in range(3)] == [8, 8, 8]
+    assert [groups.count((seed, False)) for seed in range(3)] == [5, 5, 0]
+
+
 def test_find_point_of_a_seed_beyond_the_study():
     study = load_study("smoke")
     assert find_point(study, "s-s85-smelt-seed7").seed == 7
