@@ -9,8 +9,14 @@ import numpy as np
 from smelt.laws.quantities import PAPER_WINDOW
 from smelt.report.claims_evidence import Evidence, Row
 from smelt.report.claims_rules import Unmeasured
+from smelt.report.tables.formats import counted
 
-WINDOW_TEXT = "{:.1e} to {:.1e}".format(*PAPER_WINDOW).replace("e+", "e")
+
+def _window(low: float, high: float) -> str:
+    return f"{low:.1e} to {high:.1e}".replace("e+", "e")
+
+
+WINDOW_TEXT = _window(*PAPER_WINDOW)
 # In standard errors: found at 95% with a power of 80%.
 DETECTABLE = 1.96 + 0.84
 
@@ -29,8 +35,8 @@ def scope_sentence(evidence: Evidence) -> str:
         return "Unknown: no run of the grid has been evaluated."
     cells, seeds = len({row["cell"] for row in runs}), len({row["seed"] for row in runs})
     return (
-        f"Study {evidence.study.name}: {cells} cells, {seeds} training seed{'s' if seeds > 1 else ''}, "
-        f"{min(flops):.1e} to {max(flops):.1e} training FLOPs (the paper: {WINDOW_TEXT})."
+        f"Study {evidence.study.name}: {counted(cells, 'cell')}, {counted(seeds, 'training seed')}, "
+        f"{_window(min(flops), max(flops))} training FLOPs (the paper: {WINDOW_TEXT})."
     )
 
 

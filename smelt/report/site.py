@@ -8,9 +8,11 @@ from typing import Any
 
 from smelt.errors import SmeltError
 from smelt.files import atomic_path, read_json, write_text
+from smelt.report.answer import groups, headline, words
+from smelt.report.clock import pace_table, paces, plan, time_table
 from smelt.report.contents import FIGURES, SECTIONS, TABLES, Item, Section
 from smelt.report.data import Data, NotMeasured
-from smelt.report.facts import clock, datacard, facts
+from smelt.report.facts import datacard, facts
 from smelt.report.ledger import MARKS, VERDICTS, ledger
 from smelt.report.markup import missing_html
 from smelt.report.output import figure_html
@@ -69,7 +71,8 @@ def _values(data: Data, results: Path) -> dict[str, Any]:
         "facts": facts(data),
         "sections": [_section(section, results) for section in SECTIONS if section.notebook != "09_claims"],
         "datacard": datacard(data),
-        "clock": clock(data),
+        "words": words(data),
+        "clock": _clock(data),
         "provenance": [row for row in rows if not row["key"].startswith("spec_")],
         "specs": [row | {"key": row["key"][5:]} for row in rows if row["key"].startswith("spec_")],
         "script": (TEMPLATES / "filter.js").read_text(encoding="utf-8"),
@@ -85,13 +88,25 @@ def _ledger(data: Data) -> dict[str, Any]:
         {
             **record,
             "mark": MARKS[record["verdict"]],
+            "unit": "" if record["unit"] in record["component"] else record["unit"],
             "value": "–" if record["value"] != record["value"] else scientific(record["value"]),
             "interval": interval_text(record["low"], record["high"]),
         }
         for record in frame.to_dict("records")
     ]
     counts = [(verdict, sum(row["verdict"] == verdict for row in rows)) for verdict in VERDICTS]
-    return {"rows": rows, "counts": counts, "scope": frame["scope"].iloc[0]}
+    return {
+        "rows": rows,
+        "counts": counts,
+        "scope": frame["scope"].iloc[0],
+        "headline": headline(data, frame),
+        "groups": groups(frame),
+    }
+
+
+def _clock(data: Data) -> dict[str, Any]:
+    pace = paces(data)
+    return {"plan": plan(data), "tables": [pace_table(pace), time_table(data, pace)]}
 
 
 def _section(section: Section, results: Path) -> dict[str, Any]:

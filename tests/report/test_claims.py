@@ -372,7 +372,7 @@ def test_the_calibrated_interval_is_used_where_there_is_one(tmp_path):
 
 def test_scope_and_power_name_window_seeds_and_chance(tmp_path):
     row = World(tmp_path).write().verdicts()["C1"]
-    assert "4 cells, 2 training seeds, 1.0e+12 to 1.0e+12 training FLOPs" in row["scope"]
+    assert "4 cells, 2 training seeds, 1.0e12 to 1.0e12 training FLOPs" in row["scope"]
     assert "1.3e19 to 2.2e21" in row["scope"]
     assert "predicts nothing for this study" in row["power"]
     # Intervals of 0.2 nats: a standard error of 0.051 nats, 2.8 of which are needed.

@@ -1,7 +1,10 @@
 """Every figure and table is drawn from the database, or says what is missing."""
 
+import copy
 import json
+import re
 import shutil
+from dataclasses import replace
 
 import duckdb
 import matplotlib.pyplot as plt
@@ -12,9 +15,10 @@ import pytest
 from smelt.errors import SmeltError
 from smelt.report.book import Report
 from smelt.report.contents import FIGURES, TABLES
-from smelt.report.data import Data
-from smelt.report.figures import scaling, training
-from smelt.report.style import BLUE, GAP, LOOKS, RED, log_ticks, power_label
+from smelt.report.data import Data, NotMeasured
+from smelt.report.figures import attention, routing, scaling, training
+from smelt.report.style import _DARK, BLUE, GAP, GREY, INK, LOOKS, RED, log_ticks, power_label
+from smelt.report.tables import ablations
 from smelt.results.build import build_database
 from tests.report.synthetic import Synthetic
 
@@ -125,6 +129,51 @@ def test_every_axis_of_the_curves_has_a_name_and_unit(data):
     assert [axis.get_ylabel() for axis in left] == ["Loss (nats per token)", GAP]
     assert {axis.get_xlabel() for axis in drawing.figure.axes} == {"", "Tokens seen"}
     plt.close(drawing.figure)
+
+
+@pytest.mark.parametrize("name", ["fig13", "fig14", "fig16", "fig17", "fig19a", "fig19b", "fig25"])
+def test_intervals_that_the_tables_hold_are_drawn(data, drawn, name):
+    frame = pd.read_csv(drawn / "figures" / f"{name}.csv")
+    assert frame[["low", "high"]].notna().all(axis=None)
+    assert "interval" in about(drawn, name)["note"]
+
+
+def test_a_heat_map_tells_half_of_each_interval(data):
+    drawing = routing.diagnostics(data)
+    texts = [text.get_text() for text in drawing.figure.axes[0].texts]
+    assert len(texts) == 4 and all(re.fullmatch(r"\d\.\d\d\n±0\.02", text) for text in texts)
+    plt.close(drawing.figure)
+
+
+def test_bands_end_where_the_intervals_do(data):
+    drawing = attention.token_overlap(data)
+    frame = drawing.frame[(drawing.frame["scale"] == "xs") & (drawing.frame["kind"] == "top1")]
+    own, control = (collection.get_paths()[0].vertices for collection in drawing.figure.axes[0].collections)
+    assert own[:, 1].max() == pytest.approx(frame["high"].max())
+    assert own[:, 1].min() == pytest.approx(frame["low"].min())
+    assert control[:, 1].max() == pytest.approx(frame["control_high"].max())
+    plt.close(drawing.figure)
+
+
+def test_a_vector_picture_knows_both_pages(drawn):
+    svg = (drawn / "figures" / "fig03.svg").read_text()
+    assert "prefers-color-scheme: dark" in svg
+    # Each structural colour that is drawn has a counterpart, and nothing paints a white page.
+    used = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", svg.partition("</style>")[2]))
+    assert {BLUE, RED, INK, GREY} <= used and used <= set(_DARK)
+
+
+def test_one_scale_is_not_drawn_twice(study, data):
+    one = replace(study, scales={"xs": study.scales["xs"]}, ablations={})
+    single = copy.copy(data)
+    single.study, single.scales = one, ["xs"]
+    with pytest.raises(NotMeasured, match="one scale, whose curves are all in figure 20"):
+        training.two_cells(single)
+    with pytest.raises(NotMeasured, match="has 1 scale and this figure is for scale 2"):
+        training.scale_1(single)
+    for ablation, table in (("span", ablations.span), ("depth", ablations.depth), ("loops", ablations.loops)):
+        with pytest.raises(NotMeasured, match=f"plans no ablation of the {ablation}"):
+            table(single)
 
 
 def test_the_same_database_gives_the_same_bytes(data, tmp_path):

@@ -72,9 +72,10 @@ def test_nothing_is_loaded_from_elsewhere(site):
     assert not outside
 
 
-def test_the_ledger_comes_first_and_headings_step_by_one(page):
+def test_the_answer_and_the_ledger_come_first_and_headings_step_by_one(page):
     headings = [(tag, a) for tag, a in page.elements if re.fullmatch("h[1-6]", tag)]
-    assert headings[0][0] == "h1" and headings[1] == ("h2", {"id": "ledger"})
+    assert headings[0][0] == "h1" and headings[1] == ("h2", {"id": "answer"})
+    assert [a for tag, a in headings if tag == "h2"][1] == {"id": "ledger"}
     levels = [int(tag[1]) for tag, _ in headings]
     assert all(later - earlier <= 1 for earlier, later in zip(levels, levels[1:], strict=False))
     assert page.all("html")[0]["lang"] == "en"

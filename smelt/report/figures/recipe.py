@@ -196,11 +196,18 @@ def power(data: Data) -> Drawing:
         if spread is not None
         else "With one seed the spread of a gap between seeds is unknown."
     )
-    outside = int((~frame["in_window"] & frame["gap_predicted"].notna()).sum())
-    note += f" {outside} of {counted(predicted, 'prediction')} lie outside the window of the paper's law"
-    blank = len(frame) - predicted
-    note += f"; at {counted(blank, 'endpoint')} it predicts nothing." if blank else "."
+    note += _prediction_note(frame)
     return Drawing(figure, frame.merge(measured, on=["cell", "horizon", "sparsity"], how="left"), note)
+
+
+def _prediction_note(frame: pd.DataFrame) -> str:
+    predicted = frame[frame["gap_predicted"].notna()]
+    blank = len(frame) - len(predicted)
+    if predicted.empty:
+        return " So far below its window the paper's law predicts no gap."
+    outside = counted((~predicted["in_window"]).sum(), "prediction")
+    note = f" {outside} of {len(predicted)} outside the window of the paper's law"
+    return f"{note}; at {counted(blank, 'endpoint')} it predicts nothing." if blank else f"{note}."
 
 
 def _gap_axis(axis: Axes, gaps: list[float]) -> None:

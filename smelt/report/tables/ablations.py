@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pandas as pd
 
-from smelt.report.data import Data
+from smelt.report.data import Data, NotMeasured
 from smelt.report.output import Column, TableView
 from smelt.report.paper import published
 from smelt.report.tables.formats import fixed, integer, interval, text
 
 _OURS = (
-    ("val_loss", "Val. loss", fixed(4)),
+    ("val_loss", "Val. loss (nats)", fixed(4)),
     ("val_loss_se_training", "± training seeds", fixed(4)),
     ("core_pct", "Core (%)", fixed(2)),
     ("core_se_pct", "± evaluation seeds", fixed(2)),
-    ("completion", "Completion", fixed(4)),
+    ("completion", "Completion (nats)", fixed(4)),
 )
 _PAPER = (
-    ("val_loss_paper", "Val. loss, paper", fixed(4)),
-    ("dclm_core", "Core, paper (%)", fixed(2)),
-    ("dclm_core_se", "± paper", fixed(2)),
-    ("dclm_completion", "Completion, paper", fixed(4)),
+    ("val_loss_paper", "Val. loss (nats)", fixed(4)),
+    ("dclm_core", "Core (%)", fixed(2)),
+    ("dclm_core_se", "±", fixed(2)),
+    ("dclm_completion", "Completion (nats)", fixed(4)),
 )
 
 _UNLOOPED = {
@@ -114,6 +114,8 @@ def stronger_baselines(data: Data) -> TableView:
 
 def _points(data: Data, ablation: str) -> pd.DataFrame:
     """Return the measured points of one ablation, each at the last endpoint."""
+    if not data.study.ablations.get(ablation):
+        raise NotMeasured(f"Not measured: study {data.study.name} plans no ablation of the {ablation}.")
     data.need("ablation_points", "ablation_results")
     return data.rows(
         f"ablation of {ablation}",
@@ -134,7 +136,10 @@ def _beside(frame: pd.DataFrame, paper: pd.DataFrame, keys: list[str]) -> pd.Dat
 
 def _view(data: Data, columns: tuple[Column, ...], frame: pd.DataFrame) -> TableView:
     measured = [
-        Column(key, label, show) for key, label, show in (*_OURS, *_PAPER) if frame[key].notna().any()
+        Column(key, label, show, group=group)
+        for group, shown in (("This study", _OURS), ("Paper", _PAPER))
+        for key, label, show in shown
+        if frame[key].notna().any()
     ]
     scale, seeds = data.study.ablations["scale"], int(frame["seeds"].max())
     spread = (

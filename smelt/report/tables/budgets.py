@@ -53,14 +53,14 @@ def matching(data: Data) -> TableView:
     )
     columns = (
         Column("run", "Run", str, numeric=False),
-        Column("hidden_change", "Hidden", str),
-        Column("width_change", "Query width", str),
-        Column("kv_change", "KV width", str),
-        Column("experts_change", "Experts", str),
-        Column("expert_change", "Expert size", str),
-        Column("flops", "FLOPs off (%)", fixed(1, sign=True)),
-        Column("params", "Parameters off (%)", fixed(1, sign=True)),
-        Column("kv_off", "KV cache off (%)", fixed(1, sign=True)),
+        Column("hidden_change", "Hidden", str, group="Baseline → run"),
+        Column("width_change", "Query width", str, group="Baseline → run"),
+        Column("kv_change", "KV width", str, group="Baseline → run"),
+        Column("experts_change", "Experts", str, group="Baseline → run"),
+        Column("expert_change", "Expert size", str, group="Baseline → run"),
+        Column("flops", "FLOPs", fixed(1, sign=True), group="Off the Baseline (%)"),
+        Column("params", "Parameters", fixed(1, sign=True), group="Off the Baseline (%)"),
+        Column("kv_off", "KV cache", fixed(1, sign=True), group="Off the Baseline (%)"),
         Column("source", "Sizes from", str, numeric=False),
     )
     return TableView(columns, frame, note)
@@ -77,11 +77,11 @@ def looped(data: Data) -> TableView:
     """Table 10: the grid's SMELT runs with their budget ratios, ours and printed."""
     frame = _configurations(data, "smelt")
     ratios = tuple(
-        Column(name, label, fixed(3))
+        Column(name, label, fixed(3), group="SMELT / Baseline")
         for name, label in (
-            ("flops_ratio", "FLOPs ratio"),
-            ("params_ratio", "Param. ratio"),
-            ("kv_ratio", "KV ratio"),
+            ("flops_ratio", "FLOPs"),
+            ("params_ratio", "Params"),
+            ("kv_ratio", "KV"),
         )
     )
     columns = (*_size_columns(), *ratios, *_printed_columns(frame, ratios=True))
@@ -113,29 +113,24 @@ def _configurations(data: Data, arch: str) -> pd.DataFrame:
         "flops_ratio",
         "kv_ratio",
     ]
+    frame["depth"] = [f"{row.layers} ({row.effective_layers})" for row in frame.itertuples()]
+    frame["attention"] = [f"{row.heads} / {row.kv_heads} × {row.head_dim}" for row in frame.itertuples()]
     return frame.merge(paper[keep], on=["scale", "sparsity"], how="left", suffixes=("", "_paper"))
 
 
 def _size_columns() -> tuple[Column, ...]:
-    plain = (
-        ("hidden", "H"),
-        ("layers", "L"),
-        ("effective_layers", "L_eff"),
-        ("heads", "Heads"),
-        ("kv_heads", "KV heads"),
-        ("head_dim", "Head size"),
-        ("experts", "E"),
-        ("top_k", "k"),
-        ("expert_dim", "I"),
-    )
     return (
         Column("scale", "Scale", text, numeric=False),
         Column("sparsity", "S (%)", integer),
-        *(Column(key, label, integer) for key, label in plain),
-        Column("params_active", "Active params", short),
-        Column("params_total", "Total params", short),
-        Column("sparsity_measured", "S measured (%)", percent(1)),
-        Column("sparsity_own_control", "S, own control (%)", percent(1)),
+        Column("hidden", "H", integer),
+        Column("depth", "L (L_eff)", text),
+        Column("attention", "Heads / KV × size", text),
+        Column("experts", "E", integer),
+        Column("expert_dim", "I", integer),
+        Column("params_active", "active", short, group="Parameters"),
+        Column("params_total", "total", short, group="Parameters"),
+        Column("sparsity_measured", "measured", percent(1), group="S (%)"),
+        Column("sparsity_own_control", "own", percent(1), group="S (%)"),
     )
 
 
@@ -144,14 +139,14 @@ def _printed_columns(frame: pd.DataFrame, ratios: bool) -> tuple[Column, ...]:
     if frame["total_params_b"].isna().all():
         return ()
     columns = [
-        Column("active_params_b", "Active, paper (B)", fixed(3)),
-        Column("total_params_b", "Total, paper (B)", fixed(2)),
-        Column("sparsity_measured_pct", "S, paper (%)", fixed(1)),
+        Column("active_params_b", "active (B)", fixed(3), group="Paper"),
+        Column("total_params_b", "total (B)", fixed(2), group="Paper"),
+        Column("sparsity_measured_pct", "S (%)", fixed(1), group="Paper"),
     ]
     if ratios:
         columns += [
-            Column("flops_ratio_paper", "FLOPs ratio, paper", fixed(3)),
-            Column("kv_ratio_paper", "KV ratio, paper", fixed(3)),
+            Column("flops_ratio_paper", "FLOPs", fixed(3), group="Paper"),
+            Column("kv_ratio_paper", "KV", fixed(3), group="Paper"),
         ]
     return tuple(columns)
 
@@ -168,7 +163,11 @@ def _published_note(data: Data) -> str:
     if found.empty:
         return ""
     off = found[found["equal"] < found["n"]]
-    others = ", ".join(f"{row['n'] - row['equal']} of {row['quantity']}" for row in off.to_dict("records"))
+    names = {quantity: label for quantity, label, _ in _PRINTED}
+    others = ", ".join(
+        f"{row['n'] - row['equal']} of {names.get(row['quantity'], row['quantity'])}"
+        for row in off.to_dict("records")
+    )
     others = f", all but {others}" if others else ""
     return (
         f"The accounting gives {found['equal'].sum()} of the {found['n'].sum()} values printed for the 28 "
@@ -214,5 +213,5 @@ def recounted(data: Data) -> TableView:
     for name, label, digits in _PRINTED:
         for kind, suffix in (("printed", "printed"), ("ours", "ours"), ("solver", "solver")):
             if f"{kind}_{name}" in wide and not (kind == "solver" and not name.endswith("_ratio")):
-                columns.append(Column(f"{kind}_{name}", f"{label}, {suffix}", fixed(digits)))
+                columns.append(Column(f"{kind}_{name}", suffix, fixed(digits), group=label))
     return TableView(tuple(columns), wide, _published_note(data))

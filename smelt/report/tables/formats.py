@@ -51,6 +51,11 @@ def interval_text(low: Any, high: Any) -> str | None:
     return f"{scientific(low)} to {scientific(high)}"
 
 
+def between(low: str, high: str) -> str:
+    """Return `low to high`, or one of them where they read the same."""
+    return low if low == high else f"{low} to {high}"
+
+
 def interval(low: Any, high: Any, digits: int) -> str | None:
     """Return `low to high`, or None where an end is missing."""
     if low is None or high is None or low != low or high != high:

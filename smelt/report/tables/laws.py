@@ -95,12 +95,18 @@ def gains(data: Data) -> TableView:
     columns = (
         Column("budget", "Budget (FLOPs)", scientific),
         Column("sparsity", "S (%)", integer),
-        Column("gain", "CE gain (%)", lambda value: f"{100 * value:.1f}"),
-        Column("interval", "95% interval", text),
-        Column("calibrated", "calibrated", text),
-        Column("extrapolated", "Extrapolated", lambda value: "yes" if value else "no", numeric=False),
-        Column("paper", "Paper (%)", fixed(1)),
-        Column("paper_interval", "Paper's interval", text),
+        Column("gain", "CE gain (%)", lambda value: f"{100 * value:.1f}", group="This study"),
+        Column("interval", "95% interval", text, group="This study"),
+        Column("calibrated", "calibrated interval", text, group="This study"),
+        Column(
+            "extrapolated",
+            "extrapolated",
+            lambda value: "yes" if value else "no",
+            numeric=False,
+            group="This study",
+        ),
+        Column("paper", "CE gain (%)", fixed(1), group="Paper"),
+        Column("paper_interval", "95% interval", text, group="Paper"),
     )
     note = ""
     if budgets != printed:
