@@ -127,7 +127,7 @@ def reading_share(study: Study, spec: RunSpec, cluster: Mapping[str, Any], minut
     weights = ENDPOINT_BYTES * stored_parameters(spec.geometry, spec.corpus.vocab) / MEGA
     process = DEVICE_PROCESS_MB if accelerated else PROCESS_MB
     memory = process + PROCESS_MB + MEMORY_MARGIN * 2 * weights
-    return Share(int(accelerated), 1, 1, DEVICE_THREADS if accelerated else 1, math.ceil(memory), minutes)
+    return Share(int(accelerated), 1, 1, 1, math.ceil(memory), minutes)
 
 
 def _accelerated(machine: Machine) -> bool:
