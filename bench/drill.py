@@ -93,6 +93,12 @@ class Drill:
             kill(family(process))
         return Ended(code, self._logs[process.pid].read_text(encoding="utf-8", errors="replace"))
 
+    def say(self, text: str) -> None:
+        """Print a line, which `drill.log` keeps too."""
+        print(text, flush=True)
+        with open(self.folder / "drill.log", "a", encoding="utf-8") as stream:
+            stream.write(text + "\n")
+
     def tables(self, results: Path) -> dict[str, list[tuple]]:
         """Return the rows of every table, without what measures the clock."""
         path = results / load_study(str(self.folder / f"config/studies/{self.study}.yaml")).name
@@ -119,16 +125,15 @@ def _left_out(folder: str, names: list[str]) -> set[str]:
 
 
 def _write_small(folder: Path) -> None:
-    """Write a study of four runs that takes seconds: the smallest cell of smoke and two ablations of it."""
+    """Write a study of three runs that takes seconds: the smallest cell of smoke and one ablation of it."""
     study: dict[str, Any] = yaml.safe_load((folder / "smoke.yaml").read_text(encoding="utf-8"))
     study |= {"name": SMALL, "sparsities": {85: study["sparsities"][85]}}
     study["scales"] = {"xs": study["scales"]["xs"]}
-    study["ablations"] = {
-        "scale": "xs",
-        "loops": {"sparsity": 85, "visits": [1, 2, 3]},
-        "control": {"sparsities": [85]},
-    }
-    study["training"] |= {"horizons": [20, 40], "decay_steps": 10}
+    study["ablations"] = {"scale": "xs", "loops": {"sparsity": 85, "visits": [1, 2, 3]}}
+    study["training"] |= {"batch": 2, "horizons": [20, 40], "decay_steps": 10}
+    study["evaluation"] |= {"validation_tokens": 2048, "items": 2, "seeds": 1, "shots": [0]}
+    study["mechanism"] |= {"tokens": 1024, "dyck_prompts": 2, "draws": 10}
+    study["laws"] = {"draws": 10, "tpp_draws": 10, "starts": 4}
     (folder / f"{SMALL}.yaml").write_text(yaml.safe_dump(study, sort_keys=False), encoding="utf-8")
 
 
@@ -194,7 +199,7 @@ def trial(drill: Drill, number: int, kind: str, seed: int) -> bool:
     if pids := left_over(results):
         right, story = False, f"{story}; processes {pids} were left"
     seconds = time.monotonic() - begin
-    print(f"{number:3d} {'ok  ' if right else 'FAIL'} {seconds:4.0f} s  {struck.what}: {story}", flush=True)
+    drill.say(f"{number:3d} {'ok  ' if right else 'FAIL'} {seconds:4.0f} s  {struck.what}: {story}")
     if right:
         shutil.rmtree(results)
     return right
@@ -213,7 +218,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.drill", description=__doc__.partition("\n")[0])
     parser.add_argument("--number", type=int, default=20, help="faults")
     parser.add_argument("--seed", type=int, default=0, help="of all random choices")
-    parser.add_argument("--study", default="smoke", help=f"a shipped study, or {SMALL}: four tiny runs")
+    parser.add_argument("--study", default="smoke", help=f"a shipped study, or {SMALL}: three tiny runs")
     parser.add_argument("--cores", default="all")
     parser.add_argument("--only", choices=sorted(FAULTS), nargs="*", help="kinds of faults (default: all)")
     parser.add_argument("--targets", nargs="*", default=[], help="targets of snakemake (default: everything)")
@@ -222,15 +227,13 @@ def main() -> None:
     folder = (arguments.folder or Path(tempfile.mkdtemp(prefix="smelt-drill-"))).resolve()
     drill = Drill(folder, arguments.study, arguments.cores, arguments.targets)
     drill.prepare()
-    print(
-        f"{folder}: undisturbed in {drill.seconds:.0f} s, {drill.size / 1e6:.1f} MB; logs in drill/",
-        flush=True,
-    )
+    size = drill.size / 1e6
+    drill.say(f"{folder}: undisturbed in {drill.seconds:.0f} s, {size:.1f} MB; output of every run in drill/")
     planned = kinds(arguments.number, arguments.seed)
     if arguments.only:
         planned = [arguments.only[i % len(arguments.only)] for i in range(arguments.number)]
     right = [trial(drill, number, kind, arguments.seed) for number, kind in enumerate(planned, 1)]
-    print(f"drill of {arguments.study}, seed {arguments.seed}: {sum(right)} of {len(right)}")
+    drill.say(f"drill of {arguments.study}, seed {arguments.seed}: {sum(right)} of {len(right)}")
     sys.exit(not all(right))
 
 

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from smelt.budget import flops_per_token, resolve_run
+from smelt.budget import flops_per_token, resolve_point
 from smelt.errors import SmeltError
 from smelt.files import ROOT, read_json, sha256_json
 from smelt.schema import check_schema
@@ -148,7 +148,7 @@ class ProgressLine(threading.Thread):
         super().__init__(daemon=True)
         self.folder = Path(results) / "runs"
         self.seconds = seconds
-        self.work = {point.run: _work(study, point.run) for point in points}
+        self.work = {point.run: _work(study, point) for point in points}
 
     def share(self) -> tuple[float, int]:
         """Return the share of training FLOPs done, in [0, 1], and the number of finished runs."""
@@ -187,8 +187,8 @@ class ProgressLine(threading.Thread):
             last = share
 
 
-def _work(study: Study, run: str) -> float:
-    spec = resolve_run(study, run)
+def _work(study: Study, point: RunPoint) -> float:
+    spec = resolve_point(study, point)
     training = spec.training
     steps = training.horizons[-1] + len(training.horizons) * training.decay_steps
     return steps * flops_per_token(spec.geometry, spec.corpus.attended_context)

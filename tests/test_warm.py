@@ -1,6 +1,7 @@
 """A warm job behaves as `python -m` does, and it ends with the command that asked for it."""
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -80,11 +81,15 @@ def test_an_exception_is_status_one_with_its_traceback(folder, server):
 
 def started(folder, environment):
     job = subprocess.Popen(command("sleep"), cwd=folder, env=environ(environment), stdout=subprocess.PIPE)
+    wait_for(folder / "started")
+    return job
+
+
+def wait_for(path):
     end = time.monotonic() + 60
-    while not (folder / "started").exists():
+    while not path.exists():
         assert time.monotonic() < end
         time.sleep(0.05)
-    return job
 
 
 def test_a_signal_reaches_the_job(folder, server):
@@ -98,6 +103,34 @@ def test_a_job_ends_with_the_command_that_asked_for_it(folder, server):
     job.kill()
     # The job holds the other end of the pipe: it reads to its end once the job is gone too.
     assert b"sleep" in job.communicate(timeout=60)[0]
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of a parent's end only on Linux")
+
+
+@linux
+@pytest.mark.parametrize("place", ["server", "nobody"])
+def test_a_job_ends_with_the_shell_that_started_its_command(folder, server, place):
+    environment = environ(server if place == "server" else {**server, warm.VARIABLE: place})
+    line = f"{shlex.join(command('sleep'))}; true"
+    shell = subprocess.Popen(["bash", "-c", line], cwd=folder, env=environment, stdout=subprocess.PIPE)
+    wait_for(folder / "started")
+    shell.kill()
+    assert b"sleep" in shell.communicate(timeout=60)[0]
+
+
+@linux
+def test_a_job_ends_with_a_server_that_is_killed(folder):
+    path = folder / "socket" / "socket"
+    path.parent.mkdir()
+    own = {**os.environ, "PYTHONPATH": str(ROOT), warm.VARIABLE: str(path)}
+    serve = [sys.executable, "-m", "smelt.warm", "--serve", str(path)]
+    with subprocess.Popen(serve, env=own, stdin=subprocess.PIPE) as process:
+        wait_for(path)
+        job = started(folder, own)
+        process.kill()
+    assert b"sleep" in job.communicate(timeout=60)[0]
+    assert job.returncode == 1
 
 
 @pytest.mark.parametrize("begun", [b"", b"123", (1 << 20).to_bytes(8, "big") + b"half a request"])

@@ -7,7 +7,7 @@ from dataclasses import replace
 sys.path.insert(0, workflow.basedir)
 
 from smelt import warm
-from smelt.budget import resolve_run
+from smelt.budget import resolve_point
 from smelt.cluster import reading_share, training_share
 from smelt.devices import visible
 from smelt.errors import SmeltError
@@ -35,7 +35,7 @@ try:
     STUDY_FILE = os.path.relpath(study_path(config["study"]))
     POINTS = run_points(STUDY, config.get("seeds"))
     # All that determines a run; only a changed hash of it trains a run again.
-    SPECS = {run: resolve_run(STUDY, run) for run in POINTS}
+    SPECS = {run: resolve_point(STUDY, point) for run, point in POINTS.items()}
     GPUS = len(visible())
 except SmeltError as error:
     raise WorkflowError(str(error))
@@ -93,7 +93,9 @@ def of_runs(pattern, runs):
 
 
 onstart:
-    StudyLock(RESULTS).acquire()
-    if workflow.local_exec and not GPUS:
-        warm.start()
-    ProgressLine(STUDY, list(POINTS.values()), RESULTS).start()
+    # A plan only reads, so it may be printed while another snakemake works on the study.
+    if any(job.rule.name != "plan" for job in workflow.dag.needrun_jobs()):
+        StudyLock(RESULTS).acquire()
+        if workflow.local_exec and not GPUS:
+            warm.start()
+        ProgressLine(STUDY, list(POINTS.values()), RESULTS).start()

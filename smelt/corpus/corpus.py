@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
@@ -77,13 +78,15 @@ class Corpus:
 
     @functools.cached_property
     def documents(self) -> dict[str, np.ndarray]:
-        """Columns with one row a document: source category split tokens bytes sha256 shard offset.
+        """Columns with one row a document: source category split tokens bytes shard offset.
 
-        `tokens` counts the start token. Rows of validation come first.
+        `tokens` counts the start token. Rows of validation come first. A row takes 56 bytes: equal names are
+        one object, and the documents' hashes stay in the file.
         """
         self._check(DOCUMENTS)
-        table = pq.read_table(self.folder / DOCUMENTS)
-        return {name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names}
+        names, numbers = ["source", "category", "split"], ["tokens", "bytes", "shard", "offset"]
+        table = pq.read_table(self.folder / DOCUMENTS, columns=names + numbers, read_dictionary=names)
+        return {name: _column(table.column(name)) for name in table.column_names}
 
     def batch(
         self, phase: str, seed: int, step: int, batch: int, context: int, rank: int = 0, world: int = 1
@@ -182,3 +185,14 @@ class Corpus:
             raise SmeltError(f"{path} does not exist; {make_anew(self.folder / MANIFEST)}")
         if sha256_file(path) != self.manifest["files"][name]:
             raise SmeltError(f"{path} is damaged: its SHA-256 differs; {make_anew(self.folder / MANIFEST)}")
+
+
+def _column(column: pa.ChunkedArray) -> np.ndarray:
+    """Return a column as an array; of a dictionary-encoded one, its values as shared objects."""
+    if not pa.types.is_dictionary(column.type):
+        return column.to_numpy()
+    parts = [
+        np.array(chunk.dictionary.to_pylist(), object)[chunk.indices.to_numpy()]
+        for chunk in column.unify_dictionaries().chunks
+    ]
+    return np.concatenate(parts) if parts else np.empty(0, object)

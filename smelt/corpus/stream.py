@@ -36,9 +36,10 @@ from smelt.corpus.stream_parts import (
 )
 from smelt.corpus.tokenizer import save_tokenizer, train_tokenizer
 from smelt.errors import SmeltError
-from smelt.files import atomic_path, read_json, sha256_json, write_json
+from smelt.files import atomic_path, read_json, sha256_file, sha256_json, write_json
 from smelt.results.parquet import write_table
 from smelt.study import Study
+from smelt.study.records import make_anew
 
 
 def needed_tokens(study: Study, sources: SourceSet) -> int:
@@ -161,12 +162,20 @@ def _write_documents(out: Path, blocks: list[dict[str, Any]]) -> None:
         with pq.ParquetWriter(temporary, schema) as writer:
             number = 0
             for block in blocks:
-                held_out = [("split", "==", "validation")]
-                table = pq.read_table(out / INDEX / f"{block['name']}.parquet", filters=held_out)
+                path = out / INDEX / f"{block['name']}.parquet"
+                _check_index(out, path, block)
+                table = pq.read_table(path, filters=[("split", "==", "validation")])
                 if len(table):
                     column = pa.array([number] * len(table), pa.int64())
                     writer.write_table(table.append_column("shard", column).cast(schema))
                     number += 1
+
+
+def _check_index(out: Path, path: Path, block: dict[str, Any]) -> None:
+    """Raise a SmeltError unless the index of a block is as it was written."""
+    if not path.is_file() or sha256_file(path) != block["index"]:
+        mend = make_anew(out / PARTS / f"{block['part']}.json")
+        raise SmeltError(f"{path} is missing or damaged: its SHA-256 differs; {mend}")
 
 
 def _ensure_tokenizer(study: Study, sources: SourceSet, revisions: dict[str, str], out: Path) -> None:

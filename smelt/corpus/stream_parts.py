@@ -30,6 +30,7 @@ from smelt.files import atomic_path, read_json, sha256_file, sha256_json, write_
 PARTS, INDEX = "parts", "index"
 BLOCK_TOKENS = 1 << 25
 _BATCH = 512
+_FORMAT = 2  # of a part's state
 # Texts of a part's first block over which repetition is measured.
 _SAMPLE = 2_000
 INDEX_SCHEMA = pa.schema(
@@ -52,7 +53,7 @@ class PartState:
     Attributes:
         key: hash of everything that the part's blocks depend on; another key starts the part again.
         position: where the data set stands, in the words of `datasets`.
-        blocks: for each finished block its shards and the SHA-256 of its index.
+        blocks: for each finished block its shards, the SHA-256 of its index and a hash of its documents.
         documents, tokens, bytes: what the blocks hold.
         removed: documents that share words with an evaluation item.
         repeated: share of repeated runs of eight words in a sample.
@@ -95,7 +96,8 @@ class PartTask:
         The number of tokens is not part of it: blocks are whole, so a study that needs more goes on.
         """
         settings = {k: v for k, v in asdict(self).items() if k not in ("out", "tokens")}
-        return sha256_json({**settings, "items": items, "tokenizer": sha256_file(self.out / TOKENIZER)})
+        settings |= {"items": items, "tokenizer": sha256_file(self.out / TOKENIZER), "format": _FORMAT}
+        return sha256_json(settings)
 
 
 def stream_part(task: PartTask, items: Decontaminator, block: int = BLOCK_TOKENS) -> None:
@@ -194,10 +196,12 @@ class _Block:
                 name = f"{split}-{self._name}"
                 shards.append(write_shard(self._task.out, name, split, self._ids[split], dtype).to_dict())
         self._index.sort(key=lambda row: SPLITS.index(row["split"]))
-        with atomic_path(self._task.out / INDEX / f"{self._name}.parquet") as temporary:
+        path = self._task.out / INDEX / f"{self._name}.parquet"
+        with atomic_path(path) as temporary:
             pq.write_table(pa.Table.from_pylist(self._index, schema=INDEX_SCHEMA), temporary)
         documents = hashlib.sha256("".join(row["sha256"] for row in self._index).encode()).hexdigest()
-        return {"name": self._name, "shards": shards, "documents": documents}
+        facts = {"name": self._name, "part": self._task.name, "index": sha256_file(path)}
+        return {**facts, "shards": shards, "documents": documents}
 
 
 def hashed_split(sha256: str, validation: float, decay: float) -> str:

@@ -6,8 +6,10 @@ import argparse
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from smelt import cli
 from smelt.budget import resolve_run
@@ -17,6 +19,7 @@ from smelt.train.placement import check_group, own_devices, place, started_group
 
 # "Temporary failure" of sysexits.h: the state is saved, the same command goes on.
 EXIT_REQUEUE = 75
+_PATIENCE = 60.0  # seconds for a process that is ending
 
 
 def main() -> int:
@@ -62,8 +65,10 @@ def started_by_first() -> bool:
 def locked(folder: Path) -> Iterator[None]:
     """Hold the lock of a run's folder; it goes with the process, however that ends.
 
+    A process that was told to end may take a while to save its state, so the lock is waited for.
+
     Raises:
-        SmeltError: another process holds it.
+        SmeltError: another process holds it for a minute.
     """
     group = started_group()
     if started_by_first() if group is None else group.rank:
@@ -71,11 +76,20 @@ def locked(folder: Path) -> Iterator[None]:
         return
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "a") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SmeltError(f"another process is training in {folder}; wait for it or end it") from None
+        end = time.monotonic() + _PATIENCE
+        while not _take(stream):
+            if time.monotonic() > end:
+                raise SmeltError(f"another process is training in {folder}; wait for it or end it")
+            time.sleep(0.2)
         yield
+
+
+def _take(stream: IO[str]) -> bool:
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

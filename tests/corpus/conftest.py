@@ -7,6 +7,7 @@ import random
 import zipfile
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from smelt.corpus.build import build
@@ -24,6 +25,11 @@ def write_wheel(path: Path, members: dict[str, bytes]) -> str:
         for name, data in members.items():
             archive.writestr(zipfile.ZipInfo(name, ZIP_TIME), data)
     return sha256_file(path)
+
+
+def document_hashes(corpus) -> list[str]:
+    """Return the SHA-256 of each document's text, as the corpus's file says."""
+    return pq.read_table(corpus.folder / "documents.parquet")["sha256"].to_pylist()
 
 
 def prose(rng: random.Random, words: int) -> str:

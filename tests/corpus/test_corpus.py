@@ -6,6 +6,7 @@ import pickle
 import shutil
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from smelt.corpus import IGNORE, Corpus, length_bucket
@@ -14,6 +15,8 @@ from smelt.corpus.finish import check_epochs
 from smelt.errors import SmeltError
 from smelt.files import read_json
 from smelt.results.parquet import read_rows
+
+from .conftest import document_hashes
 
 
 def test_two_builds_are_equal_byte_for_byte(corpus, study, sources, cache, tmp_path):
@@ -29,21 +32,31 @@ def test_every_document_decodes_to_the_text_it_was_hashed_from(corpus):
     from smelt.corpus.documents import sha256_text
 
     table = corpus.documents
-    for index in range(len(table["sha256"])):
+    for index, sha256 in enumerate(document_hashes(corpus)):
         text = corpus.text(index)
-        assert sha256_text(text) == table["sha256"][index]
+        assert sha256_text(text) == sha256
         assert len(text.encode()) == table["bytes"][index]
         assert len(corpus.tokenizer.encode(text).ids) + 1 == table["tokens"][index]
 
 
 def test_splits_share_no_document_and_every_source_is_in_each(corpus):
-    table = corpus.documents
-    hashes = {s: set(table["sha256"][table["split"] == s]) for s in ("validation", "trunk", "decay")}
-    assert sum(len(h) for h in hashes.values()) == len(table["sha256"])
-    assert len(set.union(*hashes.values())) == len(table["sha256"])
+    table, sha256 = corpus.documents, np.array(document_hashes(corpus))
+    hashes = {s: set(sha256[table["split"] == s]) for s in ("validation", "trunk", "decay")}
+    assert sum(len(h) for h in hashes.values()) == len(sha256)
+    assert len(set.union(*hashes.values())) == len(sha256)
     for split in hashes:
         assert set(table["source"][table["split"] == split]) == set(table["source"])
     assert list(table["split"]) == sorted(table["split"], key=["validation", "trunk", "decay"].index)
+
+
+def test_equal_names_of_documents_are_one_object(corpus):
+    """A corpus of millions of documents would not fit otherwise."""
+    for name in ("source", "category", "split"):
+        column = corpus.documents[name]
+        assert len({id(value) for value in column}) == len(set(column)) < len(column)
+    file = pq.read_table(corpus.folder / "documents.parquet")
+    for name, column in corpus.documents.items():
+        assert column.tolist() == file[name].to_pylist()
 
 
 def test_source_table_adds_up(corpus):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import shutil
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from smelt.corpus.stream_parts import hashed_split
 from smelt.errors import SmeltError
 from smelt.files import read_json
 
-from .conftest import prose
+from .conftest import document_hashes, prose
 
 pytest.importorskip("datasets")
 BLOCK = 4_000
@@ -94,7 +95,7 @@ def test_every_document_arrives_at_most_once_in_the_split_of_its_hash(corpus, te
     table = corpus.documents
     held_out = {t for t in found if hashed_split(sha256_text(t), 0.15, 0.2) == "validation"}
     assert {corpus.text(i) for i in range(len(table["tokens"]))} == held_out
-    assert [sha256_text(corpus.text(i)) for i in range(len(table["tokens"]))] == list(table["sha256"])
+    assert [sha256_text(corpus.text(i)) for i in range(len(table["tokens"]))] == document_hashes(corpus)
 
 
 def test_there_is_as_much_text_as_the_study_needs(corpus, study, public):
@@ -145,6 +146,19 @@ def test_shares_of_several_machines_make_the_same_corpus(corpus, study, public, 
         assert build_stream(study, public, cache, tmp_path, 1, share=(index, 3), block=BLOCK) is None
         assert not (tmp_path / "manifest.json").exists()
     assert build_stream(study, public, cache, tmp_path, 1, block=BLOCK).sha256 == corpus.sha256
+
+
+def test_a_damaged_index_of_a_block_is_named_with_what_makes_it_anew(corpus, study, public, cache, tmp_path):
+    out = shutil.copytree(corpus.folder, tmp_path / "copy")
+    index = min((out / "index").glob("*.parquet"))
+    data = bytearray(index.read_bytes())
+    data[len(data) // 2] ^= 1
+    index.write_bytes(data)
+    part = out / "parts" / f"{index.stem[:-6]}.json"
+    with pytest.raises(SmeltError, match=f"{index} is missing or damaged.*; delete {part} and run the same"):
+        build_stream(study, public, cache, out, 1, block=BLOCK)
+    part.unlink()
+    assert build_stream(study, public, cache, out, 1, block=BLOCK).sha256 == corpus.sha256
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3])

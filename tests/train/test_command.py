@@ -6,6 +6,7 @@ import pytest
 from smelt.budget import resolve_run
 from smelt.errors import SmeltError
 from smelt.study import load_study
+from smelt.train import __main__ as module
 from smelt.train.__main__ import locked, main
 from smelt.train.engine import check_corpus
 from tests.train.tiny import PROCESSES, RandomCorpus, tiny_spec
@@ -37,7 +38,8 @@ def test_more_epochs_than_the_study_allows_are_refused(monkeypatch):
         check_corpus(tiny_spec(), corpus)
 
 
-def _try_lock(folder, answers):
+def _try_lock(folder, answers, patience):
+    module._PATIENCE = patience
     try:
         with locked(folder):
             answers.put("")
@@ -47,16 +49,21 @@ def _try_lock(folder, answers):
 
 def test_one_process_at_a_time_trains_in_a_folder(tmp_path):
     answers = PROCESSES.SimpleQueue()
-    for held in (True, False):
-        process = PROCESSES.Process(target=_try_lock, args=(tmp_path, answers))
-        if held:
-            with locked(tmp_path):
-                process.start()
-                process.join()
-        else:
-            process.start()
-            process.join()
+    process = PROCESSES.Process(target=_try_lock, args=(tmp_path, answers, 0.1))
+    with locked(tmp_path):
+        process.start()
+        process.join()
     assert answers.get() == f"another process is training in {tmp_path}; wait for it or end it"
+
+
+def test_a_process_that_is_ending_is_waited_for(tmp_path):
+    answers = PROCESSES.SimpleQueue()
+    process = PROCESSES.Process(target=_try_lock, args=(tmp_path, answers, 60))
+    with locked(tmp_path):
+        process.start()
+        process.join(0.5)
+        assert process.is_alive()
+    process.join()
     assert answers.get() == ""
 
 
