@@ -46,4 +46,4 @@ rule all:
         rules.tables.input,
         rules.report.input,
     message:
-        f"Study {STUDY.name} complete: open {RESULTS}/report/index.html"
+        f"All of study {STUDY.name}; its report is {RESULTS}/report/index.html"

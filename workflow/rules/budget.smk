@@ -53,4 +53,4 @@ rule budget:
     input:
         rules.budget_tables.output,
     message:
-        "Budgets complete"
+        "All budgets"

@@ -58,4 +58,4 @@ rule corpus:
     input:
         rules.corpus_build.output,
     message:
-        "Corpus complete"
+        "The whole corpus"

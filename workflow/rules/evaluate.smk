@@ -71,4 +71,4 @@ rule evaluate:
         of_runs("evaluate/{run}/task_scores.parquet", RUNS),
         of_runs("evaluate/{run}/items.parquet", RUNS),
     message:
-        "Evaluation complete"
+        "All evaluations"

@@ -63,4 +63,4 @@ rule laws:
         rules.laws_fit.output,
         rules.claims.output,
     message:
-        "Laws and claims complete"
+        "All laws and claims"

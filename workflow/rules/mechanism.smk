@@ -43,4 +43,4 @@ rule mechanism:
             for table in OF_GRID_RUN["mechanism"]
         ],
     message:
-        "Mechanism complete"
+        "All captures of the mechanism"

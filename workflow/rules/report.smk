@@ -115,7 +115,7 @@ rule tables:
     input:
         rules.database.output,
     message:
-        f"Result tables complete: {RESULTS}/results.duckdb"
+        f"All result tables: {RESULTS}/results.duckdb"
 
 
 rule report:
@@ -124,4 +124,4 @@ rule report:
         rules.site.input.pages,
         rules.site.output[0],
     message:
-        f"Report complete: {RESULTS}/report/index.html"
+        f"The whole report: {RESULTS}/report/index.html"

@@ -44,4 +44,4 @@ rule train:
         of_runs("runs/{run}/train_log.parquet", RUNS),
         of_runs("runs/{run}/throughput.parquet", RUNS),
     message:
-        "Training complete"
+        "All training"
