@@ -40,6 +40,18 @@ test: lint
 bench: setup
 	$(BIN)/python -m bench.train_step
 
+# N random faults, each into a study of its own, which must end with the same tables; STUDY=drill is a small one.
+.PHONY: drill
+drill: STUDY = smoke
+drill: setup
+	$(BIN)/python -m bench.drill --number $(or $(N),20) --seed $(or $(SEED),0) --study $(STUDY) --cores $(CORES) \
+	  $(if $(FOLDER),--folder $(FOLDER))
+
+# Wrong inputs of all kinds for every reader of files.
+.PHONY: fuzz
+fuzz: setup
+	$(BIN)/python -m bench.fuzz --examples $(or $(N),20000) --seed $(or $(SEED),0)
+
 gpu-check: setup
 	$(BIN)/python -m bench.gpu_check
 
