@@ -88,6 +88,7 @@ def test_too_small_a_group_is_refused(monkeypatch):
 
 
 def test_only_the_first_of_a_group_takes_the_lock(monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "_PATIENCE", 0.0)
     with command.locked(tmp_path):
         enter(monkeypatch, SRUN)
         with command.locked(tmp_path):  # the fourth of four
