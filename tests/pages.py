@@ -10,9 +10,15 @@ _STEP = re.compile(
 )
 
 
+_SECTION = re.compile(r"^(\w+):.*\n(?:[ \t].*\n)*", re.M)
+
+
 @dataclass(frozen=True)
 class Step:
-    """One code block: `how` and `side` say where in the file `path` its `text` belongs."""
+    """One code block: `how` and `side` say where in the file `path` its `text` belongs.
+
+    A block for a YAML file without a place takes the place of the sections that it has.
+    """
 
     how: str
     path: str
@@ -27,6 +33,9 @@ class Step:
             path.write_text(self.text)
             return
         content = path.read_text()
+        if self.how == "In" and self.side is None:
+            path.write_text(_with_sections(content, self.text))
+            return
         if self.how == "At the end of":
             # Two empty lines before a function, none before an entry of a list.
             gap = "\n\n" if self.text.startswith("def ") else ""
@@ -36,6 +45,19 @@ class Step:
         assert content.count(line) == 1, f"{self.path} has {content.count(line)} lines {self.line!r}"
         both = (line + self.text) if self.side == "after" else (self.text + line)
         path.write_text(content.replace(line, both))
+
+
+def _with_sections(content, text):
+    for section in _SECTION.finditer(text):
+        old = [match for match in _SECTION.finditer(content) if match.group(1) == section.group(1)]
+        assert len(old) == 1, section.group(1)
+        content = content[: old[0].start()] + section.group() + content[old[0].end() :]
+    return content
+
+
+def commands(text):
+    """Return the indented commands of a page, in order; a command may have several lines."""
+    return re.findall(r"(?<=\n\n) {4}(\S.*(?:\n {4,}\S.*)*)", text)
 
 
 def steps(text):
