@@ -6,7 +6,7 @@ SEEDS ?=
 BIN := .venv/bin
 export PYTHONNOUSERSITE := 1
 
-.PHONY: setup reproduce plan snapshot test lint bench gpu-check lock clean
+.PHONY: setup reproduce plan snapshot test test-slurm lint bench gpu-check lock clean
 
 setup: .venv/.installed
 
@@ -35,7 +35,12 @@ lint: setup
 
 test: lint
 	$(BIN)/python -m pytest -n 2 -m 'not workflow' tests
-	$(BIN)/python -m pytest -m workflow tests
+	$(BIN)/python -m pytest -m 'workflow and not slurm' tests
+	@$(MAKE) --no-print-directory test-slurm
+
+# Starts a SLURM with stand-in GPUs on this machine for a few minutes; says so where it cannot.
+test-slurm: setup
+	$(BIN)/python -m workflow.scripts.slurm_tests
 
 bench: setup
 	$(BIN)/python -m bench.train_step
