@@ -36,6 +36,13 @@ CLOCK = {"tokens_per_s", "seconds", "mfu"}
 LEFT_OUT = {".git", ".venv", ".snakemake", "results", "data/cache"}
 MARK = "SMELT_DRILL"
 SMALL = "drill"
+GENERATED = {
+    "Code": "gen-brackets",
+    "Math/STEM": "gen-algebra",
+    "Knowledge": "gen-records",
+    "Finance": "gen-ledgers",
+    "Web": "gen-copying",
+}
 _DELETE = re.compile(r"delete (?!it )(\S+) and run|(\S+) is damaged [^;]*; delete it and run", re.DOTALL)
 
 
@@ -54,7 +61,7 @@ class Drill:
         shutil.copytree(ROOT, self.folder, ignore=_left_out, symlinks=True, dirs_exist_ok=True)
         (self.folder / "data" / "cache").symlink_to(ROOT / "data" / "cache")
         if self.study == SMALL:
-            _write_small(self.folder / "config" / "studies")
+            _write_small(self.folder / "config")
         begin = time.monotonic()
         ended = self.end(self.start(self.folder / "reference"))
         if ended.returncode != 0:
@@ -85,10 +92,10 @@ class Drill:
         return process
 
     def end(self, process: subprocess.Popen) -> Ended:
-        """Wait for a snakemake, and end it where it hangs."""
+        """Wait for a snakemake, and end it where it takes far longer than the undisturbed one."""
         code: int | None = None
         try:
-            code = process.wait(timeout=900 + 20 * self.seconds)
+            code = process.wait(timeout=900 + 20 * self.seconds if self.seconds else None)
         except subprocess.TimeoutExpired:
             kill(family(process))
         return Ended(code, self._logs[process.pid].read_text(encoding="utf-8", errors="replace"))
@@ -125,16 +132,40 @@ def _left_out(folder: str, names: list[str]) -> set[str]:
 
 
 def _write_small(folder: Path) -> None:
-    """Write a study of three runs that takes seconds: the smallest cell of smoke and one ablation of it."""
-    study: dict[str, Any] = yaml.safe_load((folder / "smoke.yaml").read_text(encoding="utf-8"))
+    """Write a study of three runs that takes seconds: the smallest cell of smoke and one ablation of it.
+
+    Its text is generated.
+    """
+    study: dict[str, Any] = yaml.safe_load((folder / "studies" / "smoke.yaml").read_text(encoding="utf-8"))
     study |= {"name": SMALL, "sparsities": {85: study["sparsities"][85]}}
     study["scales"] = {"xs": study["scales"]["xs"]}
     study["ablations"] = {"scale": "xs", "loops": {"sparsity": 85, "visits": [1, 2, 3]}}
+    study["corpus"] |= {"sources": SMALL, "vocab": 384}
     study["training"] |= {"batch": 2, "horizons": [20, 40], "decay_steps": 10}
     study["evaluation"] |= {"validation_tokens": 2048, "items": 2, "seeds": 1, "shots": [0]}
     study["mechanism"] |= {"tokens": 1024, "dyck_prompts": 2, "draws": 10}
     study["laws"] = {"draws": 10, "tpp_draws": 10, "starts": 4}
-    (folder / f"{SMALL}.yaml").write_text(yaml.safe_dump(study, sort_keys=False), encoding="utf-8")
+    sources = {
+        "name": SMALL,
+        "description": "Generated text of every category.",
+        "tokenizer_bytes": 200_000,
+        "validation_fraction": 0.1,
+        "decay_fraction": 0.3,
+        "sources": [
+            {
+                "name": kind,
+                "category": category,
+                "licence": "own",
+                "kind": kind,
+                "cap_mb": 0.06,
+                "min_bytes": 3,
+            }
+            for category, kind in GENERATED.items()
+        ],
+    }
+    for name, content in (("studies", study), ("sources", sources)):
+        text = yaml.safe_dump(content, sort_keys=False)
+        (folder / name / f"{SMALL}.yaml").write_text(text, encoding="utf-8")
 
 
 def advice(text: str) -> str:

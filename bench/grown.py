@@ -40,8 +40,7 @@ def make_corpus(folder: Path, size: int) -> None:
     out.mkdir(parents=True, exist_ok=True)
     save_tokenizer(train_tokenizer(texts, STUDY.corpus.vocab), out / TOKENIZER)
     shards: list[Shard] = []
-    schema = _DOCUMENT_SCHEMA
-    with pq.ParquetWriter(out / DOCUMENTS, schema) as writer:
+    with pq.ParquetWriter(out / DOCUMENTS, _DOCUMENT_SCHEMA) as writer:
         for split in SPLITS:
             left = round(size * TOKENS * SHARES[split] / DOCUMENT)
             number = 0
@@ -52,7 +51,7 @@ def make_corpus(folder: Path, size: int) -> None:
                 shards.append(write_shard(out, f"{split}-{number:05d}", split, documents, dtype))
                 writer.write_table(_index(split, number, count))
                 left, number = left - count, number + 1
-    finish(STUDY, out, shards, {"sources": {}})
+    finish(STUDY, out, shards, {"set": "grown", "sources": {}})
 
 
 def _documents(rng: np.random.Generator, count: int) -> Iterator[np.ndarray]:

@@ -9,7 +9,6 @@ command that asked for it.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import json
 import os
@@ -25,6 +24,7 @@ import traceback
 from collections.abc import Iterable
 from pathlib import Path
 
+from smelt.cli import end_with
 from smelt.files import alive
 
 VARIABLE = "SMELT_WARM"
@@ -32,7 +32,6 @@ HEAVY = ("smelt.corpus", "smelt.train.engine", "smelt.evaluate.run", "smelt.mech
 _SERVERS: list[subprocess.Popen] = []  # kept, so that their standard input stays open
 _PATIENCE = 10.0  # seconds for a request that is being sent
 _FORWARDED = (signal.SIGTERM, signal.SIGUSR1)
-_PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 def start() -> None:
@@ -62,21 +61,13 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--serve"]:
         _serve(Path(arguments[1]))
         return 0
-    _end_with(os.getppid())
+    end_with(os.getppid())
     with socket.socket(socket.AF_UNIX) as connection:
         try:
             connection.connect(os.environ[VARIABLE])
         except (KeyError, OSError):
             return _run(arguments)
         return _ask(connection, arguments)
-
-
-def _end_with(parent: int) -> None:
-    """Have the kernel send this process SIGTERM when its parent ends, however that ends (on Linux)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it ended before
-            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _run(arguments: list[str]) -> int:
@@ -186,7 +177,7 @@ class _Server:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, *_FORWARDED):
             signal.signal(number, signal.SIG_DFL)
-        _end_with(server)
+        end_with(server)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self.listener.close()
         for other in self.jobs.values():

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from smelt.budget import flops_per_token, resolve_point
+from smelt.cli import JOB_VARIABLE
 from smelt.errors import SmeltError
 from smelt.files import ROOT, read_json, sha256_json
 from smelt.schema import check_schema
@@ -78,6 +79,7 @@ def use_own_interpreter() -> None:
     """Let jobs run the interpreter and the code of this workflow, whatever is activated or installed."""
     os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"]
     os.environ["PYTHONPATH"] = str(ROOT)
+    os.environ[JOB_VARIABLE] = "1"
 
 
 def settings_hash(study: Study, section: str) -> str:

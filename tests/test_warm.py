@@ -86,7 +86,7 @@ def started(folder, environment):
 
 
 def wait_for(path):
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not path.exists():
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -26,6 +26,8 @@ from smelt.study import load_study, run_points, study_path
 from smelt.train.placement import place
 
 use_own_interpreter()
+# No shell stays between Snakemake and a job, which then ends with it, even if it is killed.
+shell.prefix("set -euo pipefail; exec ")
 
 try:
     check_config(config)

@@ -12,6 +12,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from smelt.cli import end_with
+
 
 def cores() -> int:
     """Return how many cores this process may use."""
@@ -76,5 +78,7 @@ class Pool:
 
 
 def _quiet() -> None:
+    # Workers would wait for a killed parent for ever.
+    end_with(os.getppid())
     # One process a core tokenises; threads inside each would compete.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

@@ -8,6 +8,7 @@ from typing import Any
 from smelt.corpus.sources import Source, SourceSet
 from smelt.errors import SmeltError
 from smelt.files import read_json
+from smelt.study.records import make_anew
 
 
 def open_dataset(source: Source, revision: str) -> Any:
@@ -71,7 +72,10 @@ def read_revisions(sources: SourceSet, cache: Path) -> dict[str, str]:
     path = cache / f"{sources.name}.json"
     if not path.is_file():
         raise SmeltError(f"{path} does not exist; run `python -m smelt.corpus fetch` first")
-    revisions = read_json(path)["revisions"]
+    try:
+        revisions = dict(read_json(path)["revisions"])
+    except (SmeltError, KeyError, TypeError, ValueError) as error:
+        raise SmeltError(f"{path} names no revisions ({error}); {make_anew(path)}") from None
     missing = [source.name for source in sources.sources if source.name not in revisions]
     if missing:
         raise SmeltError(

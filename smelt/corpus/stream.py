@@ -6,6 +6,7 @@ can share them; memory is that of one block, however large the corpus.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -29,9 +30,9 @@ from smelt.corpus.stream_parts import (
     INDEX,
     INDEX_SCHEMA,
     PARTS,
-    PartState,
     PartTask,
     hashed_split,
+    read_state,
     stream_part,
 )
 from smelt.corpus.tokenizer import save_tokenizer, train_tokenizer
@@ -114,7 +115,7 @@ def _close(
 ) -> Corpus:
     """Write the tables and the manifest from the states of all parts."""
     out = tasks[0].out
-    states = [(task, PartState(**read_json(out / PARTS / f"{task.name}.json"))) for task in tasks]
+    states = [(task, read_state(out / PARTS / f"{task.name}.json")) for task in tasks]
     blocks = [block for _, state in states for block in state.blocks]
     shards = [Shard(**entry) for block in blocks for entry in block["shards"]]
     _write_documents(out, blocks)
@@ -179,18 +180,19 @@ def _check_index(out: Path, path: Path, block: dict[str, Any]) -> None:
 
 
 def _ensure_tokenizer(study: Study, sources: SourceSet, revisions: dict[str, str], out: Path) -> None:
-    """Train the tokenizer unless the one in `out` was trained on the same text for the same vocabulary.
+    """Train the tokenizer unless the one in `out` is whole, of the same text and for the same vocabulary.
 
     Several machines may do this at once: they write equal files.
     """
     path = out / PARTS / "tokenizer.json"
     key = sha256_json({"set": asdict(sources), "revisions": revisions, "vocab": study.corpus.vocab})
-    if (out / TOKENIZER).exists() and path.exists() and read_json(path)["key"] == key:
-        return
+    with contextlib.suppress(SmeltError, FileNotFoundError):  # absent or damaged
+        if read_json(path) == {"key": key, "sha256": sha256_file(out / TOKENIZER)}:
+            return
     save_tokenizer(
         train_tokenizer(_tokenizer_sample(sources, revisions), study.corpus.vocab), out / TOKENIZER
     )
-    write_json(path, {"key": key})
+    write_json(path, {"key": key, "sha256": sha256_file(out / TOKENIZER)})
 
 
 def _tokenizer_sample(sources: SourceSet, revisions: dict[str, str]) -> Iterator[str]:

@@ -25,7 +25,9 @@ from smelt.corpus.sources import Source
 from smelt.corpus.split import SPLITS
 from smelt.corpus.tokenizer import BOS_ID, load_tokenizer
 from smelt.corpus.windows import repeated_share
+from smelt.errors import SmeltError
 from smelt.files import atomic_path, read_json, sha256_file, sha256_json, write_json
+from smelt.study.records import make_anew
 
 PARTS, INDEX = "parts", "index"
 BLOCK_TOKENS = 1 << 25
@@ -71,6 +73,18 @@ class PartState:
     exhausted: bool = False
 
 
+def read_state(path: Path) -> PartState:
+    """Read the state of a part.
+
+    Raises:
+        SmeltError: the file is missing or damaged; the message says what makes the part anew.
+    """
+    try:
+        return PartState(**read_json(path))
+    except (SmeltError, TypeError) as error:
+        raise SmeltError(f"{path} is not the state of a part ({error}); {make_anew(path)}") from None
+
+
 @dataclass(frozen=True)
 class PartTask:
     """One part: its source at a pinned revision, which share of it, and how many tokens it is to give."""
@@ -103,7 +117,7 @@ class PartTask:
 def stream_part(task: PartTask, items: Decontaminator, block: int = BLOCK_TOKENS) -> None:
     """Write the shards of one part, block by block, from where its state file says."""
     path, key = task.out / PARTS / f"{task.name}.json", task.key(items.sha256)
-    state = PartState(**read_json(path)) if path.exists() else PartState(key)
+    state = read_state(path) if path.exists() else PartState(key)
     if state.key != key:
         state = PartState(key)
     if state.exhausted or state.tokens >= task.tokens:
@@ -125,7 +139,7 @@ def stream_part(task: PartTask, items: Decontaminator, block: int = BLOCK_TOKENS
         state.repeated = state.repeated or repeated_share(written.sample)
         state.position = stream.state_dict()
         # Last: what the state lists is on disk.
-        write_json(path, asdict(state))
+        write_json(path, asdict(state), sealed=True)
 
 
 class _Block:

@@ -108,7 +108,10 @@ def load_results(study: Study, results: Path | str, partial: bool = False) -> Re
 def _registry(path: Path) -> tuple[dict[str, dict[str, Any]], str | None]:
     """Return the tasks of `tasks.json` and the name of the one that is MMLU."""
     _require(path)
-    raw = read_json(path)
+    try:
+        raw = read_json(path)
+    except SmeltError as error:
+        raise SmeltError(f"{error}; {make_anew(path)}") from None
     tasks = raw.get("tasks") if isinstance(raw, dict) else None
     if not isinstance(tasks, dict) or not tasks or "mmlu" not in raw:
         raise SmeltError(f"{path} lacks tasks or mmlu; {make_anew(path)}")

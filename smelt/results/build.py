@@ -6,6 +6,7 @@ the database in a temporary file, which is renamed when it is closed and whole.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ from smelt.results.schemas import SQL_TYPES, TABLES, Table
 from smelt.results.stages import require, stage_files
 from smelt.study import Study, run_points
 from smelt.study.records import MANIFEST, SPEC, make_anew, read_run_of
+
+# Of the job, which DuckDB would not keep to by itself: beyond the memory it sorts on the disk.
+_LIMITS = {"memory_limit": "1GB", "threads": 1}
 
 
 def build_database(
@@ -49,7 +53,7 @@ def build_database(
     counts = {}
     with atomic_path(out) as temporary:
         try:
-            with duckdb.connect(str(temporary)) as connection:
+            with duckdb.connect(str(temporary), config=_LIMITS) as connection:
                 for name, table in TABLES.items():
                     _create(connection, table)
                     if found := [path for path in files if path.stem == name]:
@@ -62,6 +66,7 @@ def build_database(
             raise SmeltError(f"{out} cannot be built: {str(error).splitlines()[0]}") from None
         finally:
             temporary.with_name(temporary.name + ".wal").unlink(missing_ok=True)
+            shutil.rmtree(temporary.with_name(temporary.name + ".tmp"), ignore_errors=True)
     return counts
 
 

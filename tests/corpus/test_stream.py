@@ -161,6 +161,26 @@ def test_a_damaged_index_of_a_block_is_named_with_what_makes_it_anew(corpus, stu
     assert build_stream(study, public, cache, out, 1, block=BLOCK).sha256 == corpus.sha256
 
 
+def test_a_damaged_state_of_a_part_is_named_with_what_makes_it_anew(corpus, study, public, cache, tmp_path):
+    out = shutil.copytree(corpus.folder, tmp_path / "copy")
+    part = min(path for path in (out / "parts").glob("*.json") if path.stem != "tokenizer")
+    whole = part.read_bytes()
+    for harmed in (whole[:-9], whole.replace(b'"bytes": ', b'"bytes": 1'), b'{"key": "a", "colour": 1}'):
+        part.write_bytes(harmed)
+        with pytest.raises(SmeltError, match=f"{part} is not the state of a part .*; delete {part} and run"):
+            build_stream(study, public, cache, out, 1, block=BLOCK)
+    part.unlink()
+    assert build_stream(study, public, cache, out, 1, block=BLOCK).sha256 == corpus.sha256
+
+
+def test_a_damaged_tokenizer_is_trained_anew(corpus, study, public, cache, tmp_path):
+    out = shutil.copytree(corpus.folder, tmp_path / "copy")
+    tokenizer = (out / "tokenizer.json").read_bytes()
+    (out / "tokenizer.json").write_bytes(tokenizer.replace(b'"merges"', b'"merged"'))
+    assert build_stream(study, public, cache, out, 1, block=BLOCK).sha256 == corpus.sha256
+    assert (out / "tokenizer.json").read_bytes() == tokenizer
+
+
 @pytest.mark.parametrize("parts", [1, 2, 3])
 def test_parts_read_every_row_once_whether_there_are_enough_files_or_not(public, texts, parts):
     web = public.sources[0]

@@ -78,6 +78,12 @@ def test_columns_are_written_with_a_checksum_too(tmp_path):
         read_arrow(path)
 
 
+def test_a_column_may_be_null_in_every_row(tmp_path):
+    columns = {"run": ["a"], "phase": ["trunk"], "tokens_per_s": [1.0], "mfu": [None], "peak_flops": [None]}
+    path = write_columns(tmp_path, "throughput", {**columns, "device": ["cpu"], "seconds": [2.0]})
+    assert read_rows(path)[0]["mfu"] is None
+
+
 def test_the_database_takes_no_row_of_a_damaged_file(tmp_path):
     path = write_table(tmp_path, "law_notes", ROWS)
     data = bytearray(path.read_bytes())
