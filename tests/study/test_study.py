@@ -62,7 +62,7 @@ def test_shipped_study_loads(name):
     points = run_points(study)
     assert study.name == name
     grid = [point for point in points.values() if point.group == "grid"]
-    assert len(grid) == 2 * len(study.scales) * len(study.sparsities)
+    assert len(grid) == 2 * len(study.scales) * len(study.sparsities) * study.seeds
     assert all(point.baseline is None or point.baseline in points for point in points.values())
 
 
