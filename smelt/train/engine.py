@@ -98,7 +98,12 @@ def compile_blocks(model: LoopedLM, backend: str = "inductor") -> None:
 def _trainer(out: Path, hardware: Hardware, callbacks: list[Callback], logger: Any) -> Trainer:
     logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
     logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
-    for message in (".*does not have many workers", "Total length of", ".*isinstance.treespec, LeafSpec"):
+    for message in (
+        ".*does not have many workers",
+        "Total length of",
+        ".*isinstance.treespec, LeafSpec",
+        "The `srun` command is available",
+    ):
         warnings.filterwarnings("ignore", message=message)
     return Trainer(
         **hardware.trainer_arguments(),
