@@ -56,14 +56,17 @@ class Share:
         """Whether the launcher starts the processes, one for each device."""
         return self.nodes * self.local > 1
 
-    @property
-    def launch(self) -> str:
-        """What stands before the program in the command; empty for a single process."""
+    def launch(self, threads: int) -> str:
+        """Return what stands before the program in the command; empty for a single process.
+
+        Args:
+            threads: processor cores of each process, as the job was submitted with.
+        """
         if not self.launched:
             return ""
         return (
             f"srun --nodes={self.nodes} --ntasks={self.nodes * self.local} --ntasks-per-node={self.local} "
-            f"--cpus-per-task={self.threads} --kill-on-bad-exit=1 "
+            f"--cpus-per-task={threads} --kill-on-bad-exit=1 "
         )
 
     # The next four are resources of the SLURM executor, absent (None) where it should start one process. It

@@ -77,7 +77,7 @@ def test_without_a_launcher_one_process_gets_the_cores_of_all():
         PAPER, resolve_run(PAPER, "1.6B-s97-smelt"), {"device": "h200", "node_devices": 16}
     )
     launched = share("1.6B-s97-smelt", node_devices=16)
-    assert (found.local, found.threads, found.launch) == (1, 16 * launched.threads, "")
+    assert (found.local, found.threads, found.launch(1)) == (1, 16 * launched.threads, "")
 
 
 def test_a_batch_that_cannot_be_divided_is_refused():
@@ -112,7 +112,7 @@ def test_processors_take_no_device_whatever_the_nodes_have():
 def test_resources_of_the_executor(nodes, local, expected):
     found = Share(nodes * local, nodes, local, 4, 1000, 60)
     assert (found.mpi, found.tasks_per_node, found.tasks, found.tasks_per_gpu) == expected
-    words = found.launch.split()
+    words = found.launch(3).split()
     assert bool(words) == (found.mpi is not None)
     assert not words or {
         f"--nodes={nodes}",

@@ -25,7 +25,7 @@ rule train_run:
         tasks=of_training("tasks"),
         tasks_per_gpu=of_training("tasks_per_gpu"),
         mpi=of_training("mpi"),
-        launch=of_training("launch"),
+        launch=lambda wildcards, threads: training(wildcards.run).launch(threads),
     params:
         study=STUDY_FILE,
         corpus=subpath(input.corpus, parent=True),
