@@ -83,17 +83,18 @@ def _planned(data: Data) -> tuple[list[str], dict[tuple[str, str], float]]:
     for row in whole["runs"]:
         key = tuple(runs.loc[row["run"], ["grouping", "scale"]])
         memory[key] = max(memory.get(key, 0.0), row["memory_gb"])
+    flops = scientific(totals["flops"] + totals["head_flops"])
     sentences = [
-        f"Planned: {counted(totals['runs'], 'run')} with {totals['tokens']:.2e} tokens and "
-        f"{totals['flops'] + totals['head_flops']:.2e} training FLOPs in all, output heads included; about "
+        f"Planned: {counted(totals['runs'], 'run')} with {scientific(totals['tokens'])} tokens and "
+        f"{flops} training FLOPs in all, output heads included; about "
         f"{_hours(totals['device_hours'] * 3600)} on one {machine['name']} that reaches "
-        f"{machine['mfu']:.0%} of {machine['peak']:.2e} FLOP/s.",
+        f"{machine['mfu']:.0%} of {scientific(machine['peak'])} FLOP/s.",
         f"Memory: at most {largest['memory_gb']:.3g} GB a device (run {largest['run']}, on "
         f"{counted(largest['devices'], 'device')}). Disk: {_size(totals['disk_gb'])}, of it "
         f"{_size(totals['endpoints_gb'])} for endpoints, {_size(totals['resume_gb'])} for the checkpoints "
         f"of the largest run and {_size(totals['corpus_gb'])} for text.",
     ]
-    return [sentence.replace("e+", "e") for sentence in sentences], memory
+    return sentences, memory
 
 
 def _spent(frame: pd.DataFrame) -> list[str]:

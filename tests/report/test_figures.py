@@ -19,6 +19,7 @@ from smelt.report.data import Data, NotMeasured
 from smelt.report.figures import attention, routing, scaling, training
 from smelt.report.style import _DARK, BLUE, GAP, GREY, INK, LOOKS, RED, log_ticks, power_label
 from smelt.report.tables import ablations
+from smelt.report.tables.formats import scientific
 from smelt.results.build import build_database
 from tests.report.synthetic import Synthetic
 
@@ -55,6 +56,26 @@ def test_stronger_baselines_stand_beside_the_cell_s_own(drawn):
     assert frame["value"].tolist() == [0.02, 0.01, -0.03]
     html = (drawn / "tables" / "tableP5.html").read_text()
     assert "-0.0300" in html and "-0.0500 to 0.0500" in html
+
+
+def test_interventions_are_a_column_each(data, drawn):
+    frame = pd.read_csv(drawn / "tables" / "tableP3.csv").set_index(["scale", "sparsity"])
+    assert len(frame) == 4 and frame["intact"].tolist() == [2.0] * 4
+    assert frame["skip_rise"].tolist() == pytest.approx([0.08] * 4)
+    html = (drawn / "tables" / "tableP3.html").read_text()
+    assert "no second visit</th>" in html and html.count("+0.0800\n±0.0050") == 4
+
+
+def test_numbers_are_written_short():
+    written = [scientific(value) for value in (0.012345, 4.5, 1649.7, 98765, 1e5, 1.25e21, -3.2e-7)]
+    assert written == ["0.0123", "4.5", "1650", "98800", "1e5", "1.25e21", "-3.2e-7"]
+
+
+def test_headings_are_grouped(drawn):
+    html = (drawn / "tables" / "table02.html").read_text()
+    groups = re.findall(r'<th scope="colgroup" colspan="(\d)" class="group">([^<]+)', html)
+    assert groups == [("5", "Baseline → run"), ("3", "Off the Baseline (%)")]
+    assert html.count('<th scope="col"') == 10
 
 
 def test_without_measurements_there_are_sentences_and_no_numbers(study, tmp_path):

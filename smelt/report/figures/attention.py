@@ -99,7 +99,8 @@ def sink_heads(data: Data) -> Drawing:
         axis.set_xticks(
             range(0, table.shape[1], -(-table.shape[1] // 12)), table.columns[:: -(-table.shape[1] // 12)]
         )
-        axis.set_yticks(range(table.shape[0]), table.index)
+        step = -(-table.shape[0] // 12)
+        axis.set_yticks(range(0, table.shape[0], step), table.index[::step])
         axis.set_title(f"Visit {visit + 1}: mean {np.nanmean(table):.2f}")
         axis.set_xlabel("Head")
         axis.grid(False)

@@ -24,7 +24,7 @@ from smelt.report.style import (
     plt,
     span_limits,
 )
-from smelt.report.tables.formats import counted
+from smelt.report.tables.formats import counted, scientific
 
 # Printed in section 7 of the paper, percent.
 _PAPER_CATEGORIES = {"Code": 20.4, "Finance": 16.8, "Math/STEM": 16.6, "Knowledge": 14.9, "Web": 14.8}
@@ -64,7 +64,7 @@ def _gains(data: Data, prefix: str, paper: dict[str, float], label: str) -> Draw
     names = list(dict.fromkeys(frame["name"]))
     figure, axis = plt.subplots(figsize=(WIDTH, 2.9))
     places = frame["name"].map({name: i for i, name in enumerate(names)})
-    axis.bar(places, frame["gain"], width=0.55, color=RED, alpha=0.85)
+    axis.bar(places, frame["gain"], width=0.55, color=RED, alpha=0.85, edgecolor="none")
     _whiskers(axis, places, frame)
     axis.plot(places + 0.16, frame["paper"], **PAPER)
     axis.axhline(0, color=GREY, linewidth=0.8)
@@ -73,7 +73,7 @@ def _gains(data: Data, prefix: str, paper: dict[str, float], label: str) -> Draw
     handles = [Line2D([], [], color=RED, linewidth=6, label="this study, 95% interval")]
     legend_above(figure, [*handles, Line2D([], [], label="paper (1e21 FLOPs)", **PAPER)])
     budget, sparsity = frame["budget"].iloc[0], frame["sparsity"].iloc[0]
-    return Drawing(figure, frame, f"At {budget:.1e} FLOPs and S = {sparsity}%.")
+    return Drawing(figure, frame, f"At {scientific(budget)} FLOPs and S = {sparsity}%.")
 
 
 def _whiskers(axis: Axes, places: pd.Series, frame: pd.DataFrame) -> None:

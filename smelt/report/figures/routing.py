@@ -58,7 +58,14 @@ def shared_experts(data: Data) -> Drawing:
     figure, axes = panels(len(sparsities), columns=4, height=2.3)
     for axis, sparsity in zip(axes, sparsities, strict=True):
         part = frame[frame["sparsity"] == sparsity]
-        axis.bar(part["shared"], part["fraction"], width=0.8, color=LOOKS["smelt"].colour, alpha=0.85)
+        axis.bar(
+            part["shared"],
+            part["fraction"],
+            width=0.8,
+            color=LOOKS["smelt"].colour,
+            alpha=0.85,
+            edgecolor="none",
+        )
         axis.vlines(part["shared"], part["low"], part["high"], color=INK, linewidth=1)
         axis.plot(part["shared"], part["chance"], color=AMBER, marker=".", markersize=4, linewidth=1)
         axis.axvline(part["chance_mean"].iloc[0], color=INK, linestyle="--", linewidth=1)
@@ -149,7 +156,7 @@ def _ratio_note(frame: pd.DataFrame) -> str:
     return f"{above} of {len(ratios)} norm ratios are above 1 (the paper: all of 64)."
 
 
-_INTERVENTIONS = {
+INTERVENTIONS = {
     "queries": "queries of visit 1",
     "keys": "keys of visit 1",
     "pattern": "attention pattern of visit 1",
@@ -178,7 +185,7 @@ def interventions(data: Data) -> Drawing:
         """,
         sparsity,
     )
-    names = [name for name in _INTERVENTIONS if name in set(frame["intervention"])]
+    names = [name for name in INTERVENTIONS if name in set(frame["intervention"])]
     categories = [name for name in sorted(frame["category"].unique()) if name != "all"]
     colours = dict(zip(categories, sns.color_palette("colorblind", len(categories)), strict=True))
     markers = dict(zip(categories, itertools.cycle("osD^vP*X"), strict=False))
@@ -186,13 +193,13 @@ def interventions(data: Data) -> Drawing:
     for place, name in enumerate(names):
         part = frame[frame["intervention"] == name].set_index("category")
         if "all" in part.index:
-            axis.barh(place, part.at["all", "rise"], color=LIGHT, height=0.7)
+            axis.barh(place, part.at["all", "rise"], color=LIGHT, height=0.7, edgecolor="none")
             axis.plot([part.at["all", "low"], part.at["all", "high"]], [place, place], color=INK, linewidth=1)
         for category in categories:
             if category in part.index:
                 marker = {"color": colours[category], "marker": markers[category]}
                 axis.plot(part.at[category, "rise"], place, **marker, markersize=5, linestyle="none")
-    axis.set_yticks(range(len(names)), [_INTERVENTIONS[name] for name in names])
+    axis.set_yticks(range(len(names)), [INTERVENTIONS[name] for name in names])
     axis.invert_yaxis()
     axis.axvline(0, color=INK, linewidth=0.8)
     axis.set_xlabel("Rise of the loss (nats per token)")

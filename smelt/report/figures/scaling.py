@@ -33,7 +33,7 @@ from smelt.report.style import (
     sparsity_title,
     tokens_label,
 )
-from smelt.report.tables.formats import counted
+from smelt.report.tables.formats import counted, scientific
 
 COMPUTE = "Training compute (FLOPs)"
 # Columns of the law's coefficients and their names in section 5.
@@ -150,7 +150,8 @@ def _gain_note(laws: dict[str, Surface], compute: np.ndarray, sparsity: int) -> 
     gain = float(ce_gain(laws["smelt"], laws["baseline"], compute[-1], sparsity / 100))
     more = "fewer" if gain > 0 else "more"
     return (
-        f"At {compute[-1]:.1e} FLOPs SMELT's frontier needs {abs(gain):.0%} {more} FLOPs for the same loss."
+        f"At {scientific(compute[-1])} FLOPs SMELT's frontier needs {abs(gain):.0%} {more} FLOPs for the "
+        "same loss."
     )
 
 

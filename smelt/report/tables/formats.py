@@ -32,8 +32,11 @@ def percent(digits: int) -> Callable[[Any], str]:
 
 
 def scientific(value: Any) -> str:
-    """Return three significant digits, with an exponent where that is shorter."""
-    return f"{value:.3g}"
+    """Return three significant digits, such as 0.0123, 1650 or 1.2e21."""
+    short_text = f"{value:.3g}"
+    if 1 <= abs(value) < 1e5:
+        return f"{float(short_text):.0f}" if "e+" in short_text else short_text
+    return short_text.replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
 
 
 def short(value: Any) -> str:
