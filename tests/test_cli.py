@@ -10,7 +10,7 @@ from smelt.cli import JOB_VARIABLE
 from smelt.files import ROOT
 
 SLEEPER = (
-    "import time; from smelt.cli import run; run(lambda: print('started', flush=True) or time.sleep(60))"
+    "import time; from smelt.cli import run; run(lambda: print('started', flush=True) or time.sleep(3600))"
 )
 
 
@@ -32,14 +32,14 @@ def test_a_job_of_a_workflow_ends_with_what_started_it():
     assert shell.stdout.readline() == "started\n"
     shell.kill()
     # The job holds the other end of the pipe: it reads to its end once the job is gone.
-    shell.communicate(timeout=40)
+    shell.communicate(timeout=300)
 
 
 def test_a_command_started_by_hand_outlives_its_shell():
-    shell = start(SLEEPER.replace("sleep(60)", "sleep(1) or print('done')"))
+    shell = start(SLEEPER.replace("sleep(3600)", "sleep(1) or print('done')"))
     assert shell.stdout.readline() == "started\n"
     shell.kill()
-    assert shell.communicate(timeout=40) == ("done\n", "")
+    assert shell.communicate(timeout=300) == ("done\n", "")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ print(sys.argv[1:], os.getcwd(), os.environ.get("COLOUR"), flush=True)
 print("to stderr", file=sys.stderr, flush=True)
 if sys.argv[1] == "sleep":
     open("started", "w").close()
-    time.sleep(60)
+    time.sleep(3600)
 if sys.argv[1] == "break":
     raise ValueError("broken")
 sys.exit(int(sys.argv[1]))
@@ -39,7 +39,7 @@ def server():
     os.environ["PYTHONPATH"] = str(ROOT)
     warm.start()
     process = warm._SERVERS[-1]
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not Path(os.environ[warm.VARIABLE]).exists():
         assert time.monotonic() < end
         time.sleep(0.05)
@@ -48,7 +48,7 @@ def server():
     os.environ.update(before)
     yield environment
     process.stdin.close()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=300) == 0
     assert not Path(environment[warm.VARIABLE]).exists()
 
 
@@ -95,14 +95,14 @@ def wait_for(path):
 def test_a_signal_reaches_the_job(folder, server):
     job = started(folder, server)
     job.send_signal(signal.SIGTERM)
-    assert job.wait(timeout=60) == 128 + signal.SIGTERM
+    assert job.wait(timeout=300) == 128 + signal.SIGTERM
 
 
 def test_a_job_ends_with_the_command_that_asked_for_it(folder, server):
     job = started(folder, server)
     job.kill()
     # The job holds the other end of the pipe: it reads to its end once the job is gone too.
-    assert b"sleep" in job.communicate(timeout=60)[0]
+    assert b"sleep" in job.communicate(timeout=300)[0]
 
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel tells of a parent's end only on Linux")
@@ -116,7 +116,7 @@ def test_a_job_ends_with_the_shell_that_started_its_command(folder, server, plac
     shell = subprocess.Popen(["bash", "-c", line], cwd=folder, env=environment, stdout=subprocess.PIPE)
     wait_for(folder / "started")
     shell.kill()
-    assert b"sleep" in shell.communicate(timeout=60)[0]
+    assert b"sleep" in shell.communicate(timeout=300)[0]
 
 
 @linux
@@ -129,7 +129,7 @@ def test_a_job_ends_with_a_server_that_is_killed(folder):
         wait_for(path)
         job = started(folder, own)
         process.kill()
-    assert b"sleep" in job.communicate(timeout=60)[0]
+    assert b"sleep" in job.communicate(timeout=300)[0]
     assert job.returncode == 1
 
 
@@ -148,10 +148,10 @@ def test_jobs_side_by_side_survive_one_that_is_killed(folder, server):
     (other / "job.py").write_text(MODULE)
     lasting, killed = started(folder, server), started(other, server)
     killed.kill()
-    killed.communicate(timeout=60)
+    killed.communicate(timeout=300)
     assert run(folder, server, "0").returncode == 0
     lasting.send_signal(signal.SIGTERM)
-    assert lasting.wait(timeout=60) == 128 + signal.SIGTERM
+    assert lasting.wait(timeout=300) == 128 + signal.SIGTERM
 
 
 def test_without_a_server_the_job_runs_by_itself(folder, server):
