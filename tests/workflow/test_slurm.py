@@ -150,6 +150,16 @@ def jobs(rule):
     return [job for job in found if job.get("Comment", "").startswith(f"rule_{rule}")]
 
 
+def memory(job):
+    """Return the megabytes of each node."""
+    return int(job["MinMemoryNode"].removesuffix("M"))
+
+
+def gpus(job):
+    """Return the devices in all."""
+    return int(job.get("TresPerJob", "gres:gpu:0").removeprefix("gres:gpu:"))
+
+
 @pytest.fixture(scope="module")
 def submitted(slurm, project, unscheduled):
     """`tiny` from the text to the tables, two of its trainings disturbed; return what SLURM knows of it."""
@@ -196,11 +206,11 @@ def test_jobs_ask_for_what_the_plan_says(submitted, tiny):
     for run in run_points(tiny):
         share = training_share(tiny, resolve_run(tiny, run), {"device": "h200"})
         first = [job for job in found if job["Comment"] == f"rule_train_run_wildcards_{run}"][0]
-        assert f"mem={share.memory_mb}M" in first["TRES"] and "gres/gpu=1" in first["TRES"], first
+        assert (memory(first), gpus(first)) == (share.memory_mb, 1)
         assert first["TimeLimit"] == f"00:{share.minutes}:00"
         assert (first["NumNodes"], first["Requeue"]) == ("1", "1")
-    for rule, devices in (("evaluate_run", True), ("mechanism_run", True), ("database", False)):
-        assert {"gpu" in job["TRES"] for job in found if f"rule_{rule}" in job["Comment"]} == {devices}
+    for rule, devices in (("evaluate_run", 1), ("mechanism_run", 1), ("database", 0)):
+        assert {gpus(job) for job in found if f"rule_{rule}" in job["Comment"]} == {devices}
 
 
 def test_a_cancelled_job_is_submitted_again_with_more_memory_and_goes_on(submitted):
@@ -211,10 +221,6 @@ def test_a_cancelled_job_is_submitted_again_with_more_memory_and_goes_on(submitt
     assert second["JobState"] == "COMPLETED"
     assert memory(second) == 2 * memory(first)
     assert 0 < saved < UPDATES
-
-
-def memory(job):
-    return int(re.search(r"mem=(\d+)M", job["TRES"])[1])
 
 
 def test_a_requeued_job_keeps_its_number_and_goes_on(submitted):
@@ -251,7 +257,7 @@ def test_two_processes_train_what_one_does(
     submit(project, target, study="pair", results=results, node_devices=node_devices, hours=0.5)
     job = jobs(f"train_run_wildcards_{PAIR}")[-1]
     assert (job["NumNodes"], job["NumTasks"]) == (str(nodes), "2")
-    assert "gres/gpu=2" in job["TRES"]
+    assert gpus(job) == 2
     losses = [row["loss"] for row in read_rows(project.folder / target)]
     assert len(losses) == len(alone)
     assert max(abs(a - b) for a, b in zip(losses, alone, strict=True)) < TOLERANCE
