@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from smelt.study.records import make_anew
 TOKENIZER, DOCUMENTS = "tokenizer.json", "documents.parquet"
 FORMAT = 1
 PHASES = {"trunk": 1, "decay": 2}
+VALIDATION = "validation"
+_NAMES, _NUMBERS = ("source", "category", "split"), ("tokens", "bytes", "shard", "offset")
 SCHEMA = ROOT / "workflow" / "schemas" / "corpus.schema.yaml"
 
 
@@ -83,10 +86,26 @@ class Corpus:
         `tokens` counts the start token. Rows of validation come first. A row takes 56 bytes: equal names are
         one object, and the documents' hashes stay in the file.
         """
+        return self._index()
+
+    @functools.cached_property
+    def held_out(self) -> dict[str, np.ndarray]:
+        """The rows of `documents` that are of validation; the others stay in the file."""
+        return self._index(only=VALIDATION)
+
+    def _index(self, only: str | None = None) -> dict[str, np.ndarray]:
+        """Return the rows of the index of documents, with `only` its first rows, which are of that split."""
         self._check(DOCUMENTS)
-        names, numbers = ["source", "category", "split"], ["tokens", "bytes", "shard", "offset"]
-        table = pq.read_table(self.folder / DOCUMENTS, columns=names + numbers, read_dictionary=names)
-        return {name: _column(table.column(name)) for name in table.column_names}
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in (*_NAMES, *_NUMBERS)}
+        with pq.ParquetFile(self.folder / DOCUMENTS, read_dictionary=list(_NAMES)) as file:
+            for batch in file.iter_batches(columns=list(parts)):
+                rows = {name: _array(batch.column(name)) for name in parts}
+                count = len(batch) if only is None else int((rows["split"] == only).sum())
+                for name, values in rows.items():
+                    parts[name].append(values[:count])
+                if count < len(batch):
+                    break
+        return {name: np.concatenate(found) if found else np.empty(0) for name, found in parts.items()}
 
     def batch(
         self, phase: str, seed: int, step: int, batch: int, context: int, rank: int = 0, world: int = 1
@@ -141,9 +160,9 @@ class Corpus:
         the source with the fewest, so that every length and every source is measured however small
         `tokens` is.
         """
-        table = self.documents
+        table = self.held_out
         left: dict[int, dict[str, list[int]]] = {}
-        for index in np.flatnonzero(table["split"] == "validation").tolist():
+        for index in range(len(table["tokens"])):
             bucket = left.setdefault(length_bucket(int(table["tokens"][index])), {})
             bucket.setdefault(table["source"][index], []).append(index)
         by_bucket = dict.fromkeys(left, 0)
@@ -173,7 +192,7 @@ class Corpus:
         return self.tokenizer.decode(self._ids(document).tolist())
 
     def _ids(self, document: int) -> np.ndarray:
-        table = self.documents
+        table = self.held_out if document < len(self.held_out["tokens"]) else self.documents
         begin, count = int(table["offset"][document]), int(table["tokens"][document])
         return self._readers[table["split"][document]].tokens(int(table["shard"][document]))[
             begin : begin + count
@@ -187,12 +206,9 @@ class Corpus:
             raise SmeltError(f"{path} is damaged: its SHA-256 differs; {make_anew(self.folder / MANIFEST)}")
 
 
-def _column(column: pa.ChunkedArray) -> np.ndarray:
+def _array(column: pa.Array) -> np.ndarray:
     """Return a column as an array; of a dictionary-encoded one, its values as shared objects."""
     if not pa.types.is_dictionary(column.type):
         return column.to_numpy()
-    parts = [
-        np.array(chunk.dictionary.to_pylist(), object)[chunk.indices.to_numpy()]
-        for chunk in column.unify_dictionaries().chunks
-    ]
-    return np.concatenate(parts) if parts else np.empty(0, object)
+    values = np.array([sys.intern(value) for value in column.dictionary.to_pylist()], object)
+    return values[column.indices.to_numpy()]

@@ -68,7 +68,7 @@ class Evaluation:
         context = self.spec.corpus.context
         rows = max(1, BATCH_TOKENS[model.embed.weight.device.type] // context)
         batches = self.corpus.validation(context, self.options.validation_tokens, rows)
-        documents = self.corpus.documents
+        documents = self.corpus.held_out
         losses = document_losses(model, batches, len(documents["source"]), self._half(model), progress)
         return validation_rows(run, horizon, losses, documents)
 

@@ -59,6 +59,23 @@ def test_equal_names_of_documents_are_one_object(corpus):
         assert column.tolist() == file[name].to_pylist()
 
 
+def test_held_out_rows_are_the_first_ones_of_the_index(corpus):
+    held = corpus.documents["split"] == "validation"
+    assert corpus.held_out.keys() == corpus.documents.keys() and 0 < held.sum() < len(held)
+    for name, column in corpus.held_out.items():
+        assert (
+            column.tolist()
+            == corpus.documents[name][: held.sum()].tolist()
+            == corpus.documents[name][held].tolist()
+        )
+
+
+def test_validation_reads_no_other_rows(corpus):
+    fresh = Corpus.open(corpus.folder)
+    assert list(fresh.validation(64, 2000, 4))
+    assert "documents" not in vars(fresh) and "held_out" in vars(fresh)
+
+
 def test_source_table_adds_up(corpus):
     rows = read_rows(corpus.folder / "corpus_sources.parquet")
     table = corpus.documents
