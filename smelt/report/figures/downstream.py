@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.lines import Line2D
+from scipy.special import expit
 
 from smelt.report.data import Data
 from smelt.report.output import Drawing
@@ -136,9 +137,7 @@ def calibration(data: Data) -> Drawing:
 
 def _sigmoid(curve: pd.Series, loss: np.ndarray) -> np.ndarray:
     """Section 6: b + a / (1 + exp(-d alpha (loss - tau)))."""
-    return curve["b"] + curve["a"] / (
-        1 + np.exp(-curve["direction"] * curve["alpha"] * (loss - curve["tau"]))
-    )
+    return curve["b"] + curve["a"] * expit(curve["direction"] * curve["alpha"] * (loss - curve["tau"]))
 
 
 def residuals_by_scale(data: Data) -> Drawing:
