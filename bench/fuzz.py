@@ -113,7 +113,10 @@ def items(draw: st.DrawFn) -> bytes:
         "category": text,
     }
     fields = st.fixed_dictionaries({}, optional={name: value | _JSON for name, value in good.items()})
-    lines = draw(st.lists((fields | _JSON).map(lambda value: json.dumps(value).encode()), max_size=4))
+    word = st.sampled_from(["two", "three", "a cat"])
+    sound = st.fixed_dictionaries({"query": word, "choices": st.just(["x", "y"]), "gold": st.integers(0, 1)})
+    line = (sound | fields | _JSON).map(lambda value: json.dumps(value).encode())
+    lines = draw(st.lists(line, max_size=4) | st.lists(sound.map(json.dumps).map(str.encode), max_size=3))
     whole = b"\n".join(lines)
     return draw(st.just(whole) | damaged(whole) | st.binary(max_size=100))
 

@@ -150,5 +150,6 @@ def test_mfu_is_stated_where_the_peak_is(monkeypatch, tmp_path):
 def test_the_weights_and_the_folder_are_as_documented(finished):
     names = sorted(str(path.relative_to(finished)) for path in finished.rglob("*") if path.is_file())
     endpoints = ["endpoints/h4.safetensors", "endpoints/h7.safetensors"]
-    assert names == [*endpoints, "manifest.json", "spec.json", "throughput.parquet", "train_log.parquet"]
+    tables = ["manifest.json", "throughput.parquet", "train_log.parquet"]
+    assert names == sorted([*endpoints, *tables, "spec.json", *(f"complete/{name}" for name in tables)])
     assert np.all([Path(finished / name).stat().st_size for name in names])
