@@ -273,6 +273,16 @@ def test_a_build_leaves_contaminated_documents_out(study, sources, cache, corpus
     assert other.manifest["items"]["count"] == 1
 
 
+def test_a_source_that_only_repeats_another_is_one_sentence(study, sources, cache, tmp_path):
+    copy = dataclasses.replace(sources.sources[0], name="copy")
+    twice = dataclasses.replace(sources, sources=(*sources.sources, copy))
+    with pytest.raises(
+        SmeltError, match="source copy has 0 documents that no other source has; at least two"
+    ):
+        build(study, twice, cache, tmp_path / "out", 1, lock=cache / "lock")
+    assert not (tmp_path / "out" / "manifest.json").exists()
+
+
 def test_length_buckets_have_the_bounds_of_figure_11():
     assert LENGTH_BOUNDS == (32, 64, 128, 256, 512, 1024, 2048, 4096)
     assert [length_bucket(n) for n in (1, 32, 33, 4096, 4097)] == [32, 32, 64, 4096, 4096]
