@@ -11,7 +11,8 @@ from smelt.laws.fit import DELTA, EXPONENT_BOUNDS, Design, Fit, SurfaceModel, fi
 from smelt.laws.surface import Surface
 
 POINTS = 41
-SPREAD = 0.6
+# Half of a grid: this share of the optimum, and no less than the floor where an exponent is near zero.
+SPREAD, FLOOR = 0.6, 0.15
 
 
 def profile_rows(arch: str, design: Design, fit: Fit) -> list[dict[str, Any]]:
@@ -20,19 +21,30 @@ def profile_rows(arch: str, design: Design, fit: Fit) -> list[dict[str, Any]]:
     `statistic` is the robust likelihood ratio, twice the rise of the summed Huber loss times
     mean(psi') / mean(psi^2) at the optimum, which is chi-square with one degree of freedom for large samples;
     `inside` marks the 95% region. A region that reaches the end of the grid says that the exponent is hardly
-    identified.
+    identified (`open_profiles`).
     """
     rows = []
     for name in EXPONENT_BOUNDS:
         centre = getattr(fit.law, name)
-        grid = np.clip(centre + np.linspace(-SPREAD, SPREAD, POINTS) * abs(centre), *EXPONENT_BOUNDS[name])
-        grid = np.unique(grid)
+        reach = max(SPREAD * abs(centre), FLOOR)
+        grid = np.unique(np.clip(centre + np.linspace(-reach, reach, POINTS), *EXPONENT_BOUNDS[name]))
         objective = _held(design, fit, name, grid)
         statistic = np.maximum(0.0, 2 * len(design) * (objective - fit.objective) * _scale(design, fit))
         for value, height, ratio in zip(grid, objective, statistic, strict=True):
             row = {"arch": arch, "exponent": name, "value": float(value), "objective": float(height)}
             rows.append(row | {"statistic": float(ratio), "inside": bool(ratio <= chi2.ppf(0.95, 1))})
     return rows
+
+
+def open_profiles(rows: list[dict[str, Any]]) -> str:
+    """Say which exponents of profile rows of one architecture have an open 95% region, or nothing."""
+    told = []
+    for name in EXPONENT_BOUNDS:
+        own = [row for row in rows if row["exponent"] == name]
+        inside = [row["value"] for row in own if row["inside"]]
+        if own and (own[0]["inside"] or own[-1]["inside"]):
+            told.append(f"{name} ({inside[0]:.2f} to {inside[-1]:.2f} and beyond)")
+    return f"hardly identified by its profile: {', '.join(told)}" if told else ""
 
 
 def _held(design: Design, fit: Fit, name: str, grid: np.ndarray) -> np.ndarray:

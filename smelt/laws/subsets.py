@@ -44,12 +44,16 @@ def subset_tables(results: Results, analysis: SurfaceAnalysis) -> dict[str, list
         place = (budget, analysis.question.fraction(sparsity))
         gains[subset] = float(ce_gain(refits[1].point, refits[0].point, *place))
         drawn[subset] = ce_gain(refits[1].draws, refits[0].draws, *place)
-        doubts[subset] = joined(analysis.doubt, *dict.fromkeys(fitted.doubt for fitted in refits))
+        doubts[subset] = joined(*dict.fromkeys(fitted.doubt for fitted in refits))
         levels[subset] = float(pair[0].loss.mean())
     _add_quartiles(gains, drawn, levels, doubts)
     place = (budget, sparsity, analysis.question.extrapolated(budget))
-    rows = [_gain_row(subset, gains[subset], drawn[subset], place, doubts[subset]) for subset in gains]
-    contrasts = _margins(gains, drawn, doubts)
+    # What is wrong with the aggregate is said once, however many subsets a number is made of.
+    rows = [
+        _gain_row(subset, gains[subset], drawn[subset], place, joined(analysis.doubt, doubts[subset]))
+        for subset in gains
+    ]
+    contrasts = _margins(gains, drawn, doubts, analysis.doubt)
     reason = listing(notes)
     if not contrasts:
         reason = reason or "the corpus has no category Code beside others"
@@ -188,7 +192,7 @@ def _gain_row(
 
 
 def _margins(
-    gains: dict[str, float], drawn: dict[str, np.ndarray], doubts: dict[str, str]
+    gains: dict[str, float], drawn: dict[str, np.ndarray], doubts: dict[str, str], aggregate: str
 ) -> list[dict[str, Any]]:
     """Return `code_margin:<category>`: the gain of Code minus that of each other category."""
     code = "category:Code"
@@ -197,7 +201,7 @@ def _margins(
         if code in gains and subset.startswith("category:") and subset != code:
             low, high = interval(drawn[code] - drawn[subset])
             name = f"code_margin:{subset.removeprefix('category:')}"
-            note = joined(*dict.fromkeys((doubts[code], doubts[subset])))
+            note = joined(aggregate, *dict.fromkeys((doubts[code], doubts[subset])))
             value, ends = gains[code] - gains[subset], (float(low), float(high))
             rows.append(contrast(name, value, ends, "fraction", len(drawn[subset]), BASIS, note))
     return rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from smelt.errors import SmeltError
 from smelt.laws.bootstrap import Draws, bootstrap, interval, widen
 from smelt.laws.fit import Design, Fit, fit_surface
 from smelt.laws.inputs import ARCHS, listing
-from smelt.laws.profiles import profile_rows
+from smelt.laws.profiles import open_profiles, profile_rows
 from smelt.laws.quantities import Question, choose_question, quantities
 from smelt.laws.recovery import coverage_rows
 from smelt.laws.simulate import Coverage, Truth, coverage_study
@@ -43,6 +44,12 @@ class SurfaceAnalysis:
     def note(self) -> str:
         """Why single coefficients should not be believed, or an empty string."""
         return joined(_collect(self.fits, lambda fit: fit.note), self._odd_draws())
+
+    @cached_property
+    def profiles(self) -> tuple[list[dict[str, Any]], ...]:
+        """The rows of `law_profiles` of each fit."""
+        parts = zip(ARCHS, self.designs, self.fits, strict=False)
+        return tuple(profile_rows(arch, design, fit) for arch, design, fit in parts)
 
     @property
     def doubt(self) -> str:
@@ -113,7 +120,7 @@ def fit_rows(analysis: SurfaceAnalysis) -> list[dict[str, Any]]:
                 "rmse": fit.rmse,
                 "condition": fit.condition,
                 "converged": fit.converged,
-                "note": fit.note,
+                "note": joined(fit.note, open_profiles(analysis.profiles[i])),
             }
         else:
             row |= dict.fromkeys(COLUMNS.values()) | {"rmse": None, "condition": None, "converged": False}
@@ -220,8 +227,7 @@ def contrast_rows(analysis: SurfaceAnalysis) -> list[dict[str, Any]]:
 
 def profile_table(analysis: SurfaceAnalysis) -> list[dict[str, Any]]:
     """Return the rows of `law_profiles`."""
-    parts = zip(ARCHS, analysis.designs, analysis.fits, strict=False)
-    return [row for arch, design, fit in parts for row in profile_rows(arch, design, fit)]
+    return [row for rows in analysis.profiles for row in rows]
 
 
 def coverage_table(analysis: SurfaceAnalysis, draws: int) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from scipy.optimize import check_grad, minimize
 from smelt.errors import SmeltError
 from smelt.laws.fit import DELTA, Design, SurfaceModel, fit_surface
 from smelt.laws.optimise import huber, minimise
-from smelt.laws.profiles import profile_rows
+from smelt.laws.profiles import open_profiles, profile_rows
 from smelt.laws.published import published_designs, published_truths
 from smelt.laws.surface import PARAMETERS
 
@@ -179,3 +179,28 @@ def test_the_profile_is_lowest_at_the_optimum_and_holds_the_truth():
         inside = [row["value"] for row in rows if row["inside"]]
         assert min(inside) - 0.05 < getattr(truth, name) < max(inside) + 0.05
         assert len(inside) < len(rows)
+
+
+def test_an_exponent_near_zero_is_profiled_widely_enough_to_find_its_region():
+    design, law = published_designs()[0], published_truths()[0].law
+    flat = law.with_columns(b=0.01, A=law.A / 5)
+    noise = 0.002 * np.random.default_rng(1).normal(size=len(design))
+    loss = flat.loss(design.flops, design.sparsity, design.tokens) + noise
+    changed = design.with_loss(loss)
+    rows = profile_rows("baseline", changed, fit_surface(changed, 8))
+    inside = [row["inside"] for row in rows if row["exponent"] == "b"]
+    assert any(inside)
+    assert not inside[0]
+    assert not inside[-1]
+    assert open_profiles(rows) == ""
+
+
+def test_an_exponent_that_the_losses_leave_open_is_named():
+    design = published_designs()[0]
+    # Nearly no size term: its exponents can be anything.
+    law = published_truths()[0].law.with_columns(A=0.05)
+    noise = 0.01 * np.random.default_rng(3).normal(size=len(design))
+    changed = design.with_loss(law.loss(design.flops, design.sparsity, design.tokens) + noise)
+    told = open_profiles(profile_rows("baseline", changed, fit_surface(changed, 8)))
+    assert told.startswith("hardly identified by its profile: a (")
+    assert " c (" not in told

@@ -107,3 +107,23 @@ def test_a_subset_whose_coefficient_ends_on_a_bound_is_doubted_and_so_is_its_mar
     assert fits["smelt", "category:Code"]["converged"]
     assert fits["baseline", "category:Web"]["converged"]
     assert all("on a bound" in row["note"] for row in tables["law_contrasts"])
+
+
+def test_a_doubt_about_the_aggregate_is_said_once_of_what_is_made_of_several_subsets(fitted, monkeypatch):
+    results, analysis = fitted
+    analysis.draws.degenerate[:] = False
+    analysis.draws.degenerate[:2] = True
+    calls, whole = [], subsets.fit_many
+
+    def bound_in_one(*arguments):
+        surface, objective, on_bound = whole(*arguments)
+        calls.append(1)
+        return surface, objective, on_bound | (len(calls) == 1)
+
+    monkeypatch.setattr(subsets, "fit_many", bound_in_one)
+    # The six sources of the fixture make four quartiles, the first subset is Code.
+    tables = subsets.subset_tables(results, analysis)
+    notes = [row["note"] for row in tables["ce_gain"] + tables["law_contrasts"]]
+    assert len(notes) > 10
+    assert all(note.count("17% of the bootstrap draws") == 1 for note in notes)
+    assert any("on a bound" in note for note in notes)
