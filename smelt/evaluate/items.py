@@ -60,7 +60,8 @@ def read_items(path: Path | str, task: Task, unique: bool = True) -> list[Item]:
 def _parse(line: bytes, where: str) -> Item:
     try:
         item = json.loads(line)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        json.dumps(item, ensure_ascii=False).encode()  # half a surrogate pair has no UTF-8 and no tokens
+    except (ValueError, RecursionError) as error:  # also an endless number, endless nesting
         raise SmeltError(f"{where}: not valid JSON: {error}") from None
     if not isinstance(item, dict):
         raise SmeltError(f"{where}: {line[:40]!r} is not a JSON object")

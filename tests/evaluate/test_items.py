@@ -74,6 +74,19 @@ def test_malformed_lines_are_named(tmp_path, line):
         read_items(path, task(COMPLETION))
 
 
+@pytest.mark.parametrize(
+    "value",
+    ['"\\ud800"', "1" * 5000, "[" * 100_000 + "]" * 100_000],
+    ids=["half a surrogate pair", "endless number", "endless nesting"],
+)
+@pytest.mark.parametrize("field", ["continuation", "of_others"])
+def test_json_that_python_cannot_hold_is_refused_with_its_line(tmp_path, field, value):
+    path = write(tmp_path / "t.jsonl", GOOD[COMPLETION])
+    path.write_text(f'{path.read_text()}{{"context": "C", "continuation": "d", "{field}": {value}}}\n')
+    with pytest.raises(SmeltError, match="line 2: not valid JSON"):
+        read_items(path, task(COMPLETION))
+
+
 def test_repeated_items_are_refused_unless_the_file_is_taken_as_it_is(tmp_path):
     path = write(tmp_path / "t.jsonl", GOOD[CHOICE], {**GOOD[CHOICE], "gold": 0}, GOOD[CHOICE])
     with pytest.raises(SmeltError, match="line 3: the item is the same as that of line 1"):
