@@ -11,6 +11,7 @@ from smelt.errors import SmeltError
 from smelt.laws import published_surface
 from smelt.laws.__main__ import TABLES, analyses
 from smelt.laws.inputs import load_results
+from smelt.report.claims import ledger
 from smelt.results.parquet import read_rows, write_table
 from smelt.study import load_study
 
@@ -105,6 +106,20 @@ def test_no_endpoints_for_a_fit_leave_nulls_with_the_reason(tables):
     assert notes(rows)["loops_margin"]["ok"]
     assert rows["calibration"]
     assert rows["ablation_results"]
+
+
+def test_the_ledger_says_why_no_surface_could_tell_and_judges_the_rest(tables, tmp_path):
+    rows = tables(write=lambda made: {"skip": tuple(r for r in made.points if "-s95" in r or "-s97" in r)})
+    for name in TABLES:
+        write_table(tmp_path / "laws", name, rows[name])
+    found = {row["claim"]: row for row in ledger(load_study(str(STUDIES / "grid.yaml")), tmp_path)}
+    for claim in ("C5", "C6", "C7", "C12"):
+        assert found[claim]["verdict"] == "not measured"
+        assert "1 sparsity level only" in found[claim]["reason"]
+        assert found[claim]["value"] is None
+    for claim in ("C1", "C4", "C8", "C14"):
+        assert found[claim]["verdict"] != "not measured"
+        assert found[claim]["value"] is not None
 
 
 def test_seeds_give_the_yardstick_where_there_are_several(tables):
