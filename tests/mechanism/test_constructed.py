@@ -201,6 +201,20 @@ def test_uniform_dyck_head_spreads_its_mass_by_role(tokenizer):
         assert unseen == [0] * 2 * (prompts[0].targets[-1] - end)
 
 
+def test_dyck_head_is_chosen_on_other_prompts_than_those_shown(tokenizer):
+    """The best head differs between the two sets here, so a choice on the wrong one would be seen."""
+    model = make_model(init_std=0.5)
+    choice, shown = (build_prompts(tokenizer, BOS, 300, 2, seed) for seed in (1, 3))
+    (_, on_choice), (perplexity, on_shown) = (head_deltas(model, prompts, 0) for prompts in (choice, shown))
+    assert on_choice[0].argmax() != on_shown[0].argmax()
+    rows = by(dyck_tables("run", model, choice, shown, 0)["dyck_heads"], "layer", "head")
+    for (layer, head), row in rows.items():
+        assert row["delta_choice"] == pytest.approx(on_choice[0, layer - 1, head])
+        assert row["delta"] == pytest.approx(on_shown[0, layer - 1, head])
+        assert row["perplexity"] == pytest.approx(perplexity[0])
+        assert row["selected"] == (on_choice[0, layer - 1, head] == on_choice.max())
+
+
 @torch.inference_mode()
 def test_target_rows_are_the_whole_rows_of_the_head(tokenizer):
     """With grouped heads: head 3 reads key head 1."""
