@@ -42,7 +42,7 @@ def mmlu_wins(evidence: Evidence) -> Finding:
 
 def better_at_equal_loss(evidence: Evidence) -> Finding:
     """C11: the mean residual is positive for every scale and each of the three benchmarks."""
-    parts = evidence.contrast_components("residual", "the mean residual of {}")
+    parts = evidence.contrast_components("residual", "the mean residual of {} at scale {}")
     absent = [m for m in PAPER_SHARES if not any(n.startswith(f"residual:{m}:") for n in evidence.contrasts)]
     missing = f"{' and '.join(absent)} is not measured" if absent else ""
     return partial(judge(parts), missing, every=True)

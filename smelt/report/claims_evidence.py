@@ -69,7 +69,7 @@ class Evidence:
     def contrast_components(self, prefix: str, label: str, **options: Any) -> list[Component]:
         """Return the contrasts whose name is `prefix` or starts with `prefix:` as components.
 
-        `label` is formatted with the rest of the name.
+        `label` is formatted with the rest of the name, split at its colons.
 
         Raises:
             Unmeasured: there is none; the reason is the note of that analysis where it left one.
@@ -83,7 +83,7 @@ class Evidence:
             row = self.contrasts[name]
             if row["value"] is None:
                 raise Unmeasured(row["note"])
-            parts.append(component(label.format(rest), row, "value", **options))
+            parts.append(component(label.format(*rest.split(":")), row, "value", **options))
         return parts
 
     def reason(self, analysis: str) -> str:

@@ -20,7 +20,8 @@ def lower_loss(evidence: Evidence) -> Finding:
 
 def best_span(evidence: Evidence) -> Finding:
     """C2: every other span is worse than the half span, at each sparsity of the ablation."""
-    return judge(evidence.contrast_components("span_margin", "the excess loss of span {} over one half"))
+    label = "the excess loss at S={}% of looping {} layers over looping half of them"
+    return judge(evidence.contrast_components("span_margin", label))
 
 
 def deeper_optimum(evidence: Evidence) -> Finding:
@@ -30,7 +31,8 @@ def deeper_optimum(evidence: Evidence) -> Finding:
 
 def two_visits(evidence: Evidence) -> Finding:
     """C4: every other number of visits is worse than two."""
-    return judge(evidence.contrast_components("loops_margin", "the excess loss at visits {} over two"))
+    label = "the excess loss at S={}% of a visit count of {} over two"
+    return judge(evidence.contrast_components("loops_margin", label))
 
 
 def larger_exponents(evidence: Evidence) -> Finding:
