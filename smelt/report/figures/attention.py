@@ -130,6 +130,7 @@ def sink_scales(data: Data) -> Drawing:
     figure, axes = panels(len(scales), height=2.3, share_x=False)
     for axis, scale in zip(axes, scales, strict=True):
         _sink_lines(axis, frame[frame["scale"] == scale])
+        axis.set_ylim(0, _sink_top(frame))  # the panels share it
         axis.set_title(str(scale))
     outer_labels(axes, "Physical layer", "Mass on segment start")
     legend_above(figure, _sink_handles(frame))
@@ -158,8 +159,12 @@ def _sink_lines(axis: Axes, frame: pd.DataFrame) -> None:
         look = LOOKS["baseline"].points() | {"linewidth": 1.1} if arch == "baseline" else visit_style(visit)
         axis.plot(line["layer"], line["mass"], **look)
         band(axis, line, look["color"])
-    axis.set_ylim(0, max(0.05, 1.05 * frame[["mass", "high"]].max().max()))
+    axis.set_ylim(0, _sink_top(frame))
     axis.xaxis.set_major_locator(plt.MaxNLocator(integer=True, nbins=8))
+
+
+def _sink_top(frame: pd.DataFrame) -> float:
+    return max(0.05, 1.05 * frame[["mass", "high"]].max().max())
 
 
 def _sink_handles(frame: pd.DataFrame) -> list[Line2D]:

@@ -180,7 +180,7 @@ def power(data: Data) -> Drawing:
         points = measured[measured["sparsity"] == sparsity]
         axis.plot(points["flops"], points["gap"], linestyle="none", marker="x", color=INK, markersize=4)
         axis.axhline(0, color=GREY, linewidth=0.8)
-        _gap_axis(axis, [*frame["gap_predicted"].dropna(), *measured["gap"]])
+        bent = _gap_axis(axis, frame["gap_predicted"].dropna().tolist(), measured["gap"].tolist())
         if spread is not None:
             axis.axhspan(-spread, spread, color=GREY, alpha=0.15, linewidth=0)
         log_axis(axis, [*frame["flops"], *measured["flops"]], power_label)
@@ -197,6 +197,7 @@ def power(data: Data) -> Drawing:
         else "With one seed the spread of a gap between seeds is unknown."
     )
     note += _prediction_note(frame)
+    note += f" The vertical axis is linear to ±{_LINEAR / 3:g} nats, logarithmic beyond." if bent else ""
     return Drawing(figure, frame.merge(measured, on=["cell", "horizon", "sparsity"], how="left"), note)
 
 
@@ -210,18 +211,19 @@ def _prediction_note(frame: pd.DataFrame) -> str:
     return f"{note}; at {counted(blank, 'endpoint')} it predicts nothing." if blank else f"{note}."
 
 
-def _gap_axis(axis: Axes, gaps: list[float]) -> None:
-    """Make the axis of gaps linear where they are small, and logarithmic on both sides where they are not."""
-    reach = max((abs(gap) for gap in gaps), default=0.0)
-    if reach <= _LINEAR:
-        axis.set_ylim(*span_limits([0.0, *gaps], 0.1))
-        return
+def _gap_axis(axis: Axes, predicted: list[float], measured: list[float]) -> bool:
+    """Make the axis of gaps logarithmic beyond small ones if predictions need it; return whether it is."""
+    reach = max(map(abs, predicted), default=0.0)
+    if reach <= max([_LINEAR, *map(abs, measured)]):
+        axis.set_ylim(*span_limits([0.0, *predicted, *measured], 0.1))
+        return False
     # Far below the paper's window the law may predict anything; small gaps must stay readable.
     axis.set_yscale("symlog", linthresh=_LINEAR / 3)
     steps = [step for step in (0.1, 1, 10, 100) if step <= 1.5 * reach]
     axis.yaxis.set_major_locator(FixedLocator([*(-step for step in steps), 0, *steps]))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.yaxis.set_minor_locator(NullLocator())
+    return True
 
 
 def _measured_gaps(data: Data) -> pd.DataFrame:
