@@ -9,7 +9,7 @@ import pandas as pd
 
 from smelt.report.data import Data
 from smelt.report.ledger import MARKS, VERDICTS
-from smelt.report.tables.formats import between, counted, interval_text, scientific, short
+from smelt.report.tables.formats import between, counted, interval_text, joined, scientific, short
 
 # Questions that a reader brings, and the claims that answer each (section 10).
 _GROUPS = (
@@ -73,7 +73,7 @@ def _sentence(rows: list[dict[str, Any]]) -> str:
 def headline(data: Data, ledger: pd.DataFrame) -> tuple[str, str]:
     """Return the answer in a few words, by the verdict on C1, and the measured sentences behind it."""
     verdict = ledger.set_index("claim").at["C1", "verdict"]
-    return _IN_SHORT[verdict], " ".join(filter(None, (_gap_sentence(data), _stronger_sentence(data))))
+    return _IN_SHORT[verdict], joined(_gap_sentence(data), _alone_sentence(data), _stronger_sentence(data))
 
 
 def _gap_sentence(data: Data) -> str:
@@ -96,6 +96,17 @@ def _gap_sentence(data: Data) -> str:
         f"{counted(len(gaps), 'cell')}; the Baseline's loss minus SMELT's is {mean:+.3f} nats on average "
         f"({gaps['gap'].min():+.3f} to {gaps['gap'].max():+.3f}; {seeds})."
     )
+
+
+def _alone_sentence(data: Data) -> str:
+    """Count the cells whose gap has an interval without zero."""
+    gaps = data.frame(
+        "SELECT low > 0 OR high < 0 AS apart FROM law_contrasts WHERE starts_with(contrast, 'loss_gap:') "
+        "AND low IS NOT NULL AND high IS NOT NULL"
+    )["apart"]
+    if gaps.empty:
+        return ""
+    return f"Taken one by one, {int(gaps.sum())} of {counted(len(gaps), 'gap')} can be told from zero."
 
 
 def _stronger_sentence(data: Data) -> str:

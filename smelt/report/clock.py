@@ -12,7 +12,17 @@ from smelt.report.contents import Item
 from smelt.report.data import Data
 from smelt.report.markup import missing_html
 from smelt.report.output import Column, TableView, table_html
-from smelt.report.tables.formats import between, counted, fixed, integer, interval, scientific, short, text
+from smelt.report.tables.formats import (
+    between,
+    counted,
+    fixed,
+    integer,
+    interval,
+    joined,
+    scientific,
+    short,
+    text,
+)
 
 # What a run is for, by its `grouping`.
 _PURPOSES = {
@@ -219,7 +229,7 @@ def time_table(data: Data, pace: pd.DataFrame) -> str:
         "Speeds are those of Table W2, averaged over the cells of a sparsity and taken as exact."
     )
     saved = int((frame["gain_time"] > 0).sum())
-    note = f"SMELT saves time in {saved} of {counted(len(frame), 'row')}."
+    note = joined(f"SMELT saves time in {saved} of {counted(len(frame), 'row')}.", data.law_doubt())
     return table_html(Item("time-table", "W3", title, ""), TableView(columns, frame, note), caption=caption)
 
 

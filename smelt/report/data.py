@@ -99,8 +99,28 @@ class Data:
 
     def _law_problem(self) -> str:
         """Return why no law of the study can be believed, or an empty string."""
-        found = self.frame("SELECT reason FROM law_notes WHERE analysis = 'surface' AND NOT ok")["reason"]
-        return found.iloc[0] if len(found) else ""
+        return self.unsound("surface").get("surface", "")
+
+    def law_doubt(self) -> str:
+        """Return a sentence on why the ledger trusts no number of the fitted law, or an empty string."""
+        reason = self._law_problem()
+        return f"Doubtful: {reason}, so no claim is decided by numbers of the fitted law." if reason else ""
+
+    def interval_note(self, contrast: str, what: str) -> str:
+        """Return a sentence with half of the widest 95% interval, in nats, of contrasts like `contrast:`."""
+        half = self.frame(
+            "SELECT max(high - low) / 2 AS half FROM law_contrasts WHERE starts_with(contrast, ? || ':')",
+            contrast,
+        )["half"].iloc[0]
+        return f"The ledger's 95% interval of {what} is ±{half:.2f} nats." if half == half else ""
+
+    def unsound(self, pattern: str) -> dict[str, str]:
+        """Return the reasons of the analyses like `pattern` (SQL) that left a note against themselves."""
+        found = self.frame(
+            "SELECT analysis, reason FROM law_notes WHERE analysis LIKE ? AND NOT ok ORDER BY analysis",
+            pattern,
+        )
+        return dict(zip(found["analysis"], found["reason"], strict=True))
 
     def rows(self, what: str, sql: str, *parameters: Any) -> pd.DataFrame:
         """Return the rows of a query; raise NotMeasured where there are none, calling them `what`."""

@@ -14,13 +14,16 @@ import pytest
 
 from smelt.errors import SmeltError
 from smelt.report.book import Report
+from smelt.report.clock import paces, time_table
 from smelt.report.contents import FIGURES, TABLES
 from smelt.report.data import Data, NotMeasured
-from smelt.report.figures import attention, routing, scaling, training
+from smelt.report.figures import attention, domains, recipe, routing, scaling, training
 from smelt.report.style import _DARK, BLUE, GAP, GREY, INK, LOOKS, RED, log_ticks, power_label
 from smelt.report.tables import ablations
+from smelt.report.tables import training as training_tables
 from smelt.report.tables.formats import scientific
 from smelt.results.build import build_database
+from smelt.results.parquet import read_rows, write_table
 from tests.report.synthetic import Synthetic
 
 # smoke has two scales: the figures of the third and fourth cannot be drawn.
@@ -56,6 +59,84 @@ def test_stronger_baselines_stand_beside_the_cell_s_own(drawn):
     assert frame["value"].tolist() == [0.02, 0.01, -0.03]
     html = (drawn / "tables" / "tableP5.html").read_text()
     assert "-0.0300" in html and "-0.0500 to 0.0500" in html
+
+
+def test_the_load_of_experts_is_that_of_the_last_update(study, tmp_path):
+    folder = Synthetic(study, tmp_path, sources=2).write()
+    path = folder / "runs" / "xs-s85-smelt" / "train_log.parquet"
+    rows = read_rows(path)
+    last = max((row for row in rows if row["phase"] == "decay"), key=lambda row: row["step"])
+    last |= {"load_min": 0.001, "load_max": 7.25}
+    write_table(path.parent, "train_log", rows)
+    build_database(study, folder, folder / "results.duckdb")
+    view = training_tables.expert_load(Data(study, folder / "results.duckdb"))
+    row = view.frame.set_index(["scale", "sparsity"]).loc[("xs", 85)]
+    assert row[["smelt_load_min", "smelt_load_max"]].tolist() == [0.001, 7.25]
+    assert row[["baseline_load_min", "baseline_load_max"]].tolist() == [0.5, 2.0]
+    assert row["smelt_experts"] == 1.5 * row["baseline_experts"] and len(view.frame) == 4
+    assert "the largest here is 7.2. In 1 of 8 models" in view.note
+
+
+@pytest.fixture
+def doubted(study, tmp_path):
+    """The study with notes against the surface and against Core's curve."""
+    folder = Synthetic(study, tmp_path, sources=2).write()
+    reasons = {"surface": "60% of the draws determine nothing", "calibration:core": "the curve explains 0%"}
+    notes = [{"analysis": name, "ok": False, "reason": reason} for name, reason in reasons.items()]
+    write_table(folder / "laws", "law_notes", [*notes, {"analysis": "pairs", "ok": True, "reason": ""}])
+    build_database(study, folder, folder / "results.duckdb")
+    data = Data(study, folder / "results.duckdb")
+    yield Report(data, folder)
+    data.close()
+
+
+_OF_THE_LAW = ("fig01b", "fig03", "fig04", "fig10a", "fig10b", "table06", "table07", "table08")
+
+
+def test_what_a_doubted_law_gives_says_so(doubted, drawn):
+    sentence = "Doubtful: 60% of the draws determine nothing, so no claim is decided"
+    for name in _OF_THE_LAW:
+        shown = doubted.figure(name) if name in FIGURES else doubted.table(name)
+        assert sentence in about(doubted.out, name)["note"] and sentence in shown.html, name
+        assert "Doubtful" not in about(drawn, name)["note"], name
+    assert sentence in time_table(doubted.data, paces(doubted.data))
+
+
+def test_what_a_doubted_curve_gives_says_so(doubted, drawn):
+    for name in ("fig08", "fig09a"):
+        doubted.figure(name)
+        assert "Doubtful: Core: the curve explains 0%;" in about(doubted.out, name)["note"], name
+        assert "Doubtful" not in about(drawn, name)["note"], name
+
+
+def test_contrasts_that_cannot_be_scaled_are_counted_and_not_in_the_legend(study, tmp_path):
+    folder = Synthetic(study, tmp_path, sources=2).write()
+    path = folder / "laws" / "length_profile.parquet"
+    rows = read_rows(path)
+    for row in rows:
+        if row["family"] == "smelt":
+            row |= {"normalised": None, "low": None, "high": None, "contrasts": 0, "excluded": 16}
+    write_table(path.parent, "length_profile", rows)
+    build_database(study, folder, folder / "results.duckdb")
+    drawing = domains.length_profile(Data(study, folder / "results.duckdb"))
+    legend = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
+    assert legend == ["more experts", "more parameters"]
+    assert "SMELT against Baseline 16 of 16." in drawing.note
+    plt.close(drawing.figure)
+
+
+def test_a_gap_axis_is_bent_only_by_predictions():
+    for predicted, measured, bent in (([], [0.46], False), ([0.2], [0.1], False), ([9.0], [0.46], True)):
+        figure, axis = plt.subplots()
+        assert recipe._gap_axis(axis, predicted, measured) == bent == (axis.get_yscale() == "symlog")
+        plt.close(figure)
+
+
+def test_panels_of_the_sink_hold_every_band(data):
+    drawing = attention.sink_scales(data)
+    top = drawing.frame["high"].max()
+    assert all(axis.get_ylim()[1] >= top for axis in drawing.figure.axes)
+    plt.close(drawing.figure)
 
 
 def test_interventions_are_a_column_each(data, drawn):

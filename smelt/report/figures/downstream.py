@@ -27,6 +27,7 @@ from smelt.report.style import (
     power_label,
     sparsity_title,
 )
+from smelt.report.tables.formats import counted, joined
 
 _COMPUTE = "Training compute (FLOPs)"
 _METRICS = {
@@ -100,7 +101,8 @@ def _wins(frame: pd.DataFrame, metric: str) -> str:
         return _suite_note(frame)
     table = table.dropna(subset=list(PAIR))
     gap = (table["smelt"] - table["baseline"]) * (-1 if metric == "completion" else 1)
-    wins = f"SMELT is better in {int((gap > 0).sum())} of {len(gap)} pairs ({_PAPER_WINS[metric]})."
+    ties = f", equal in {tied}" if (tied := int((gap == 0).sum())) else ""
+    wins = f"SMELT is better in {int((gap > 0).sum())} of {len(gap)} pairs{ties} ({_PAPER_WINS[metric]})."
     return f"{wins} {_suite_note(frame)}"
 
 
@@ -131,7 +133,8 @@ def calibration(data: Data) -> Drawing:
         frames.append(frame.assign(metric=metric))
         notes.append(f"{_METRICS[metric][0]} {curve['r2']:.3f}")
     legend_above(figure, [*pair_handles(), Line2D([], [], color=INK, label="sigmoid fitted on the Baseline")])
-    note = f"R² of the fits: {', '.join(notes)} (the paper: 0.997, 0.974, 0.911)."
+    note = f"R² of the fits: {', '.join(notes)} (the paper: Completion 0.997, Core 0.974, MMLU 0.911)."
+    note = joined(note, _doubt(data, shown))
     return Drawing(figure, pd.concat(frames, ignore_index=True), note)
 
 
@@ -147,7 +150,8 @@ def residuals_by_scale(data: Data) -> Drawing:
         metric: f"{name} ({'nats' if unit == 1 else 'pp'})" for metric, (name, _, unit) in _METRICS.items()
     }
     factor = frame["metric"].map({metric: unit for metric, (_, _, unit) in _METRICS.items()})
-    return _residual_map(data, frame.assign(residual=frame["residual"] * factor), labels)
+    drawing = _residual_map(data, frame.assign(residual=frame["residual"] * factor), labels)
+    return replace(drawing, note=joined(drawing.note, _doubt(data, sorted(frame["metric"].unique()))))
 
 
 def residuals_by_category(data: Data) -> Drawing:
@@ -157,7 +161,7 @@ def residuals_by_category(data: Data) -> Drawing:
         "residuals of single tasks",
         """
         WITH tasks AS (SELECT DISTINCT task, category FROM task_scores)
-        SELECT r.scale, t.category AS metric, 100 * x.residual AS residual
+        SELECT r.scale, x.metric AS task, t.category AS metric, 100 * x.residual AS residual
         FROM residuals x JOIN runs r USING (run) JOIN tasks t ON x.metric = 'task:' || t.task
         WHERE r.grouping = 'grid' AND r.arch = 'smelt' ORDER BY t.category, x.metric, x.run, x.horizon
         """,
@@ -166,12 +170,30 @@ def residuals_by_category(data: Data) -> Drawing:
     frame = frame[~impossible]
     labels = {name: name.capitalize() for name in sorted(frame["metric"].unique())}
     drawing = _residual_map(data, frame, labels, "points of accuracy")
+    drawing = replace(drawing, note=joined(drawing.note, _task_doubt(data, frame["task"])))
     if not impossible.any():
         return drawing
     left_out = (
         f"{int(impossible.sum())} residuals beyond 100 points, where a curve is extrapolated, are left out."
     )
     return replace(drawing, note=f"{drawing.note} {left_out}")
+
+
+def _doubt(data: Data, metrics: list[str]) -> str:
+    """Tell which curves the ledger does not trust."""
+    reasons = data.unsound("calibration:%")
+    doubted = [
+        f"{_METRICS[metric][0]}: {reason}"
+        for metric in metrics
+        if (reason := reasons.get(f"calibration:{metric}"))
+    ]
+    return f"Doubtful: {'; '.join(doubted)}; no claim is decided by it." if doubted else ""
+
+
+def _task_doubt(data: Data, tasks: pd.Series) -> str:
+    reasons, drawn = data.unsound("calibration:task:%"), set(tasks)
+    doubted = sum(f"calibration:{task}" in reasons for task in drawn)
+    return f"Doubtful: {doubted} of {counted(len(drawn), 'curve')} explain too little." if doubted else ""
 
 
 def _residuals(data: Data) -> pd.DataFrame:

@@ -80,7 +80,8 @@ def shared_experts(data: Data) -> Drawing:
         Line2D([], [], color=INK, linestyle="--", label="mean by chance, k²/E"),
     ]
     legend_above(figure, handles)
-    note = "The paper: nearly 8 shared at S = 0, 2 to 3 at 97%."
+    chosen = data.study.model.top_k
+    note = f"A token has {chosen} experts here. The paper: nearly 8 of 8 shared at S = 0, 2 to 3 at 97%."
     return Drawing(figure, frame, note + visits_note(data))
 
 

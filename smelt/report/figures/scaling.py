@@ -33,7 +33,7 @@ from smelt.report.style import (
     sparsity_title,
     tokens_label,
 )
-from smelt.report.tables.formats import counted, scientific
+from smelt.report.tables.formats import counted, joined, scientific
 
 COMPUTE = "Training compute (FLOPs)"
 # Columns of the law's coefficients and their names in section 5.
@@ -84,7 +84,7 @@ def loss_by_sparsity(data: Data) -> Drawing:
         log_axis(axis, frame["flops"], power_label)
     outer_labels(axes, COMPUTE, "Validation loss (nats per token)")
     legend_above(figure, [*pair_handles(), *_law_handles(laws)])
-    return Drawing(figure, _drawn(frame, "val_loss"), _law_note(laws))
+    return Drawing(figure, _drawn(frame, "val_loss"), _law_note(data, laws))
 
 
 def reducible_loss(data: Data) -> Drawing:
@@ -109,7 +109,7 @@ def reducible_loss(data: Data) -> Drawing:
     legend_above(figure, [*pair_handles(), *_law_handles(laws)])
     below = int((frame["reducible_loss"] <= 0).sum())
     note = f"Below the fitted E, where it cannot be drawn: {counted(below, 'endpoint')}." if below else ""
-    return Drawing(figure, _drawn(frame, "reducible_loss"), note)
+    return Drawing(figure, _drawn(frame, "reducible_loss"), joined(note, _own_e(laws), data.law_doubt()))
 
 
 def frontier(data: Data) -> Drawing:
@@ -141,7 +141,8 @@ def frontier(data: Data) -> Drawing:
     axis.set_title(sparsity_title(sparsity))
     bands = Patch(color=GREY, alpha=0.3, linewidth=0, label="95% bands")
     legend_above(figure, [*pair_handles(), *_law_handles(laws, "-"), bands])
-    return Drawing(figure, pd.concat(rows, ignore_index=True), _gain_note(laws, compute, sparsity))
+    note = joined(_gain_note(laws, compute, sparsity), data.law_doubt())
+    return Drawing(figure, pd.concat(rows, ignore_index=True), note)
 
 
 def _gain_note(laws: dict[str, Surface], compute: np.ndarray, sparsity: int) -> str:
@@ -185,8 +186,15 @@ def _law_handles(laws: dict[str, Surface], style: Any = (0, (4, 2))) -> list[Lin
     ]
 
 
-def _law_note(laws: dict[str, Surface]) -> str:
-    return "" if laws else "No fitted law of these endpoints can be believed, so no frontier is drawn."
+def _law_note(data: Data, laws: dict[str, Surface]) -> str:
+    nothing = "No fitted law of these endpoints can be believed, so no frontier is drawn."
+    return data.law_doubt() if laws else nothing
+
+
+def _own_e(laws: dict[str, Surface]) -> str:
+    """Tell what was taken off each architecture: where it differs, heights cannot be compared."""
+    taken = ", ".join(f"{law.E:.2f} nats ({LOOKS[arch].label})" for arch, law in laws.items())
+    return f"E taken off: {taken}."
 
 
 def _drawn(frame: pd.DataFrame, value: str) -> pd.DataFrame:
@@ -233,6 +241,6 @@ def gaps(data: Data) -> Drawing:
     )
     better = int((frame["gap"] < 0).sum())
     bars = " Bars: one standard deviation between seeds." if (frame["seeds"] > 1).any() else ""
-    return Drawing(
-        figure, frame, f"SMELT has the lower loss at {better} of {counted(len(frame), 'point')}.{bars}"
-    )
+    note = f"SMELT has the lower loss at {better} of {counted(len(frame), 'point')}.{bars}"
+    error = data.interval_note("loss_gap", "one gap at the last horizon")
+    return Drawing(figure, frame, joined(note, error))

@@ -7,7 +7,7 @@ import pandas as pd
 from smelt.report.data import Data, NotMeasured
 from smelt.report.output import Column, TableView
 from smelt.report.paper import published
-from smelt.report.tables.formats import fixed, integer, interval, text
+from smelt.report.tables.formats import fixed, integer, interval, joined, text
 
 _OURS = (
     ("val_loss", "Val. loss (nats)", fixed(4)),
@@ -130,8 +130,8 @@ def _points(data: Data, ablation: str) -> pd.DataFrame:
 
 def _beside(frame: pd.DataFrame, paper: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     """Join our points and the printed ones; a point that only one side has keeps its row."""
-    joined = frame.merge(paper, on=keys, how="outer", suffixes=("", "_paper"), sort=True)
-    return joined.drop(columns="sparsity_paper", errors="ignore")
+    both = frame.merge(paper, on=keys, how="outer", suffixes=("", "_paper"), sort=True)
+    return both.drop(columns="sparsity_paper", errors="ignore")
 
 
 def _view(data: Data, columns: tuple[Column, ...], frame: pd.DataFrame) -> TableView:
@@ -145,7 +145,9 @@ def _view(data: Data, columns: tuple[Column, ...], frame: pd.DataFrame) -> Table
     spread = (
         f"means of {seeds} training seeds with standard errors"
         if seeds > 1
-        else "one training seed, so its error is unknown"
+        else "one training seed, whose spread is unknown"
     )
     note = f"Ours at scale {scale}, last endpoint, {spread}. The paper's column is at 200M."
+    name = frame["ablation"].dropna().iloc[0]
+    note = joined(note, data.interval_note(f"{name}_margin", "a difference from the recipe's own row"))
     return TableView((*columns, *measured), frame, note)

@@ -54,6 +54,11 @@ def interval_text(low: Any, high: Any) -> str | None:
     return f"{scientific(low)} to {scientific(high)}"
 
 
+def joined(*sentences: str) -> str:
+    """Return the sentences that are not empty as one text."""
+    return " ".join(filter(None, sentences))
+
+
 def between(low: str, high: str) -> str:
     """Return `low to high`, or one of them where they read the same."""
     return low if low == high else f"{low} to {high}"

@@ -8,7 +8,7 @@ from smelt.report.data import Data
 from smelt.report.output import Column, TableView
 from smelt.report.paper import published
 from smelt.report.style import LOOKS
-from smelt.report.tables.formats import fixed, integer, interval, percent, scientific, text
+from smelt.report.tables.formats import fixed, integer, interval, joined, percent, scientific, text
 
 _COEFFICIENTS = {"E": "E", "A": "A", "K": "K", "exp_a": "a", "exp_b": "b", "exp_c": "c"}
 
@@ -50,7 +50,7 @@ def fits(data: Data) -> TableView:
         Column("interval", "95% interval", text),
         Column("paper", "Paper", lambda value: f"{value:.6g}"),
     )
-    return TableView(columns, table, " ".join(_notes(frame)))
+    return TableView(columns, table, joined(*_notes(frame), data.law_doubt()))
 
 
 def _draw_interval(data: Data, arch: str) -> dict[str, tuple[float, float]]:
@@ -112,7 +112,7 @@ def gains(data: Data) -> TableView:
     if budgets != printed:
         shown = ", ".join(scientific(budget) for budget in printed)
         note = f"The paper's values are at {shown} FLOPs, ours at the same places of this study's window."
-    return TableView(columns, frame, note)
+    return TableView(columns, frame, joined(note, data.law_doubt()))
 
 
 def _percent_intervals(frame: pd.DataFrame, low: str, high: str) -> list[str | None]:
@@ -142,7 +142,7 @@ def tokens_per_parameter(data: Data) -> TableView:
         Column("paper", "Paper", fixed(0)),
         Column("paper_interval", "Paper's interval", text),
     )
-    return TableView(columns, frame)
+    return TableView(columns, frame, data.law_doubt())
 
 
 def coverage(data: Data) -> TableView:
