@@ -7,9 +7,12 @@ import pytest
 
 from smelt.errors import SmeltError
 from smelt.evaluate.make import make_tasks
-from smelt.evaluate.registry import CHOICE, SCHEMA, dclm_tasks
+from smelt.evaluate.registry import CHOICE, MMLU, SCHEMA, dclm_tasks
+from smelt.evaluate.run import evaluate_run
+from smelt.evaluate.scores import core
 from smelt.evaluate.suite import open_suite
 from smelt.files import read_json
+from smelt.results.parquet import read_rows
 
 
 def row(task, i):
@@ -42,6 +45,30 @@ def test_files_are_copied_unchanged(study, corpus, folder, tmp_path):
     assert suite.tasks == dclm_tasks() and len(suite.long) == 5
     copied = {path.name: path.read_bytes() for path in (tmp_path / "out").glob("*.jsonl")}
     assert copied == {path.name: path.read_bytes() for path in folder.rglob("*.jsonl")}
+
+
+def test_endpoints_have_core_completion_and_mmlu_and_tell_the_baselines(
+    study, run, corpus, folder, tmp_path, capsys
+):
+    study = using(study, folder)
+    make_tasks(study, corpus.folder, tmp_path / "tasks")
+    evaluate_run(study, run, corpus.folder, tmp_path / "tasks", tmp_path / "out")
+    endpoints = read_rows(tmp_path / "out" / "endpoints.parquet")
+    assert len(endpoints) == len(study.training.horizons)
+    tasks, scores = dclm_tasks(), read_rows(tmp_path / "out" / "task_scores.parquet")
+    for row in endpoints:
+        assert (row["suite"], row["baseline_version"]) == ("dclm", "v2")
+        accuracy = {name: [] for name in tasks}
+        for score in scores:
+            standard = score["shots"] == tasks[score["task"]].shots
+            if standard and score["metric"] == "accuracy" and score["horizon"] == row["horizon"]:
+                accuracy[score["task"]].append(score["value"])
+        means = {name: sum(values) / len(values) for name, values in accuracy.items()}
+        assert row["core"] == pytest.approx(core(means, tasks))
+        # Three tasks have lower baselines in v1, so Core is higher with it; the table of scores tells both.
+        assert core(means, dclm_tasks("v1")) > row["core"]
+        assert row["mmlu"] == pytest.approx(means[MMLU]) and row["completion"] > 0
+    assert capsys.readouterr().err.count("suite dclm with random baselines v2: core ") == len(endpoints)
 
 
 def test_missing_files_are_named_one_by_one(study, corpus, folder, tmp_path):
