@@ -3,7 +3,7 @@
 After at most one repetition of the command the tables must equal those of an undisturbed run, or the error
 names the damaged file and what to delete; then that is done, and the tables must be equal after it.
 
-    python -m bench.drill --number 20 --study smoke --folder /tmp/drill
+    python -m bench.drill --number 20 --study smoke
 """
 
 from __future__ import annotations
@@ -109,8 +109,7 @@ class Drill:
     def tables(self, results: Path) -> dict[str, list[tuple]]:
         """Return the rows of every table, without what measures the clock."""
         path = results / load_study(str(self.folder / f"config/studies/{self.study}.yaml")).name
-        with duckdb.connect(str(path / "results.duckdb"), read_only=True) as connection:
-            return {name: _rows(connection, name) for name in TABLES}
+        return read_tables(path / "results.duckdb")
 
     def differing(self, results: Path) -> str:
         """Return what of the tables differs from the undisturbed run's; nothing if they are equal."""
@@ -119,6 +118,12 @@ class Drill:
         except duckdb.Error as error:
             return f"no database: {error}"
         return ", ".join(name for name in TABLES if found[name] != self.expected[name])
+
+
+def read_tables(database: Path) -> dict[str, list[tuple]]:
+    """Return the rows of every table, without what measures the clock."""
+    with duckdb.connect(str(database), read_only=True) as connection:
+        return {name: _rows(connection, name) for name in TABLES}
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, name: str) -> list[tuple]:

@@ -1,6 +1,6 @@
 """Peak memory of the stages while their inputs grow, and Snakemake's own cost with the number of runs.
 
-    python -m bench.memory --sizes 1 10 100 --runs 1000 5000 --folder /tmp/memory
+    python -m bench.memory --sizes 1 10 100 --runs 1000 5000
 
 A size of 1 is a corpus of 2 million tokens, or 13 runs with 200 rows of training log and 2,000 answered items
 each. Every stage runs in a process of its own, with inputs made by another one. `anonymous` is what the

@@ -45,9 +45,17 @@ except SmeltError as error:
 SEEDS = config.get("seeds", STUDY.seeds)
 RESULTS = f"{config['results']}/{STUDY.name}"
 CACHE = config["cache"]
-redate(
-    RESULTS, CACHE, "config", "data/corpus.lock", "notebooks", "smelt/report/templates"
-)
+if (
+    workflow.is_main_process
+):  # which plans; a job on another machine reads this file too
+    redate(
+        RESULTS,
+        CACHE,
+        "config",
+        "data/corpus.lock",
+        "notebooks",
+        "smelt/report/templates",
+    )
 RUNS = list(POINTS)
 GRID_RUNS = [run for run, point in POINTS.items() if point.group == "grid"]
 
@@ -76,6 +84,7 @@ def of_training(name):
     return lambda wildcards: getattr(training(wildcards.run), name)
 
 
+@functools.cache
 def reading(run, minutes):
     """Return the share that a job takes which loads the weights of a run."""
     if CLUSTER is not None:

@@ -18,9 +18,8 @@ from smelt.corpus.shards import MANIFEST, Shard, ShardReader, token_type
 from smelt.corpus.split import length_bucket
 from smelt.corpus.tokenizer import load_tokenizer
 from smelt.errors import SmeltError
-from smelt.files import ROOT, read_json, sha256_file
-from smelt.schema import check_schema
-from smelt.study.records import make_anew
+from smelt.files import ROOT, sha256_file
+from smelt.study.records import make_anew, read_record
 
 TOKENIZER, DOCUMENTS = "tokenizer.json", "documents.parquet"
 FORMAT = 1
@@ -60,15 +59,7 @@ class Corpus:
                 size than it says. Content is checked when a file is first used.
         """
         folder = Path(folder)
-        path = folder / MANIFEST
-        if not path.is_file():
-            raise SmeltError(f"{path} does not exist; run the same snakemake command again")
-        try:
-            manifest = read_json(path)
-            check_schema(str(path), manifest, SCHEMA)
-        except SmeltError as error:
-            raise SmeltError(f"{error}; {make_anew(path)}") from None
-        corpus = cls(folder, manifest)
+        corpus = cls(folder, read_record(folder / MANIFEST, SCHEMA))
         for reader in corpus._readers.values():
             reader.check_sizes()
         return corpus

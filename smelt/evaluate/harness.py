@@ -28,7 +28,7 @@ from smelt.evaluate.scoring import computes_in_half, score
 from smelt.evaluate.sequences import Scored, truncate
 from smelt.model import LoopedLM, load_model
 from smelt.model.generate import generate
-from smelt.study.records import check_weights, read_run
+from smelt.study.records import endpoint_weights, read_run
 
 _NEW_TOKENS = 64
 
@@ -65,11 +65,7 @@ class SmeltModel(TemplateLM):
         spec, manifest = read_run(run)
         if manifest["corpus"] != text.sha256:
             raise SmeltError(f"{run}: the run was trained on another corpus than {corpus}")
-        endpoints = {entry["horizon"]: entry for entry in manifest["endpoints"]}
-        horizon = max(endpoints) if horizon is None else horizon
-        if horizon not in endpoints:
-            raise SmeltError(f"{run} has no endpoint at horizon {horizon}; it has {sorted(endpoints)}")
-        model = load_model(check_weights(run, endpoints[horizon]), spec)
+        model = load_model(endpoint_weights(run, manifest, horizon), spec)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return cls(
             model.to(device),

@@ -10,10 +10,9 @@ from typing import Any
 from smelt.errors import SmeltError
 from smelt.evaluate.items import Item, read_items
 from smelt.evaluate.registry import Task
-from smelt.files import ROOT, read_json, sha256_file, write_json
-from smelt.schema import check_schema
+from smelt.files import ROOT, sha256_file, write_json
 from smelt.study import Study
-from smelt.study.records import make_anew
+from smelt.study.records import make_anew, read_record
 
 SCHEMA = ROOT / "workflow" / "schemas" / "tasks.schema.yaml"
 LOCAL = "local"
@@ -100,29 +99,26 @@ def open_suite(folder: Path | str) -> Suite:
     """
     folder = Path(folder)
     file = folder / "tasks.json"
-    if not file.is_file():
-        raise SmeltError(f"{file} does not exist; run the same snakemake command again")
+    raw = read_record(file, SCHEMA)
+    tasks = {
+        name: Task(**{key: entry[key] for key in Task.__dataclass_fields__})
+        for name, entry in raw["tasks"].items()
+    }
     try:
-        raw = read_json(file)
-        check_schema(str(file), raw, SCHEMA)
-        tasks = {
-            name: Task(**{key: entry[key] for key in Task.__dataclass_fields__})
-            for name, entry in raw["tasks"].items()
-        }
         items = {name: _items(folder, task, raw["tasks"][name]["sha256"]) for name, task in tasks.items()}
-        return Suite(
-            file=file,
-            name=raw["suite"],
-            baseline_version=raw["baseline_version"],
-            mmlu=raw["mmlu"],
-            long=tuple(raw["long"]),
-            complete=raw["complete"],
-            corpus=raw["corpus"],
-            tasks=tasks,
-            items=items,
-        )
     except SmeltError as error:
         raise SmeltError(f"{error}; {make_anew(file)}") from None
+    return Suite(
+        file=file,
+        name=raw["suite"],
+        baseline_version=raw["baseline_version"],
+        mmlu=raw["mmlu"],
+        long=tuple(raw["long"]),
+        complete=raw["complete"],
+        corpus=raw["corpus"],
+        tasks=tasks,
+        items=items,
+    )
 
 
 def _items(folder: Path, task: Task, sha256: str) -> list[Item]:

@@ -13,6 +13,7 @@ from smelt.errors import SmeltError
 from smelt.files import read_json
 from smelt.laws.fit import Design
 from smelt.results.parquet import read_rows
+from smelt.results.stages import require
 from smelt.study import Study, run_points
 from smelt.study.records import make_anew
 
@@ -82,7 +83,7 @@ def load_results(study: Study, results: Path | str, partial: bool = False) -> Re
         SmeltError: a file is missing or damaged, or names a run that the study does not have.
     """
     results = Path(results)
-    _require(*(results / "budget" / f"{name}.parquet" for name in ("runs", "ablation_points")))
+    require(results / "budget" / f"{name}.parquet" for name in ("runs", "ablation_points"))
     budget_runs = read_rows(results / "budget" / "runs.parquet")
     seeds = 1 + max((row["seed"] for row in budget_runs), default=0)
     known = run_points(study, seeds=seeds)
@@ -107,7 +108,7 @@ def load_results(study: Study, results: Path | str, partial: bool = False) -> Re
 
 def _registry(path: Path) -> tuple[dict[str, dict[str, Any]], str | None]:
     """Return the tasks of `tasks.json` and the name of the one that is MMLU."""
-    _require(path)
+    require([path])
     try:
         raw = read_json(path)
     except SmeltError as error:
@@ -121,16 +122,8 @@ def _registry(path: Path) -> tuple[dict[str, dict[str, Any]], str | None]:
     return tasks, raw["mmlu"]
 
 
-def _require(*files: Path) -> None:
-    for path in files:
-        if not path.is_file():
-            raise SmeltError(
-                f"{path} does not exist; run the same snakemake command again, which makes it anew"
-            )
-
-
 def _load_run(loaded: Results, run: str, folder: Path) -> None:
-    _require(*(folder / f"{name}.parquet" for name in ("endpoints", "validation", "task_scores")))
+    require(folder / f"{name}.parquet" for name in ("endpoints", "validation", "task_scores"))
     for row in read_rows(folder / "endpoints.parquet"):
         if row["run"] != run:
             raise SmeltError(f"{folder / 'endpoints.parquet'} holds run {row['run']!r}; it must be {run!r}")

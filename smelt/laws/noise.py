@@ -39,8 +39,7 @@ class Spread:
         """Return the 95% interval of a mean of `seeds` differences, or an empty one without a yardstick."""
         if self.deviation is None:
             return Ends()
-        arm = float(student.ppf(0.975, self.freedom)) * self.deviation / np.sqrt(seeds)
-        return Ends(value - arm, value + arm, self.freedom)
+        return t_ends(value, float(self.deviation / np.sqrt(seeds)), self.freedom)
 
 
 def t_ends(value: float, error: float, freedom: int) -> Ends:

@@ -10,7 +10,7 @@ import numpy as np
 from smelt.laws.ablations import seed_losses
 from smelt.laws.inputs import Results, listing
 from smelt.laws.noise import common_seeds, contrast, difference_spread, paired
-from smelt.laws.surfaces import SurfaceAnalysis
+from smelt.laws.surfaces import SurfaceAnalysis, joined
 
 CONTROL, BEST_DEPTH = "loss_gap_control", "loss_gap_best_depth"
 Rows = list[dict[str, Any]]
@@ -68,8 +68,7 @@ def _against_best_depth(results: Results, analysis: SurfaceAnalysis) -> tuple[Ro
     # The lowest of several noisy losses lies below its own expectation: the gap is rather too small.
     basis = f"; Baseline of {layers}, chosen by the same losses"
     note = f"Baseline of {layers}, is at the edge of its sweep" if best in (min(sweep), max(sweep)) else ""
-    note = "; ".join(part for part in (note, *missing) if part)
-    return _gap_rows(BEST_DEPTH, {cell: gap}, analysis, basis, note), missing
+    return _gap_rows(BEST_DEPTH, {cell: gap}, analysis, basis, joined(note, *missing)), missing
 
 
 def _gap_rows(

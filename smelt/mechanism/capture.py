@@ -20,21 +20,9 @@ from smelt.mechanism.residual import Residual, Updates
 from smelt.mechanism.routing import Routing
 from smelt.mechanism.walk import Pass
 from smelt.model import LoopedLM
+from smelt.results.stages import OF_GRID_RUN
 
-TABLES = (
-    "diagnostics",
-    "routing_overlap",
-    "residual_flow",
-    "norm_ratios",
-    "update_cosine",
-    "visit_cosine",
-    "token_overlap",
-    "sink",
-    "dyck_heads",
-    "dyck_map",
-    "dyck_mass",
-    "interventions",
-)
+TABLES = OF_GRID_RUN["mechanism"]
 
 Rows = dict[str, list[dict[str, Any]]]
 

@@ -7,14 +7,13 @@ from pathlib import Path
 
 from smelt import cli
 from smelt.corpus import Corpus
-from smelt.errors import SmeltError
 from smelt.files import ROOT
 from smelt.model.config import ModelConfig
 from smelt.model.export import export_model
 from smelt.model.generate import generate
 from smelt.model.weights import load_model, read_weights
 from smelt.study import load_study
-from smelt.study.records import check_weights, read_run
+from smelt.study.records import endpoint_weights, read_run
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -33,25 +32,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def endpoint_weights(run: Path, horizon: int | None) -> Path:
-    """Return the weights file of an endpoint of a trained run.
-
-    Raises:
-        SmeltError: the run has no whole manifest or no such endpoint, or its weights are damaged.
-    """
-    endpoints = {entry["horizon"]: entry for entry in read_run(run)[1]["endpoints"]}
-    horizon = max(endpoints, default=None) if horizon is None else horizon
-    if horizon not in endpoints:
-        raise SmeltError(f"{run} has no endpoint of horizon {horizon}; it has {sorted(endpoints)}")
-    return check_weights(run, endpoints[horizon])
-
-
 def main() -> None:
     """Run the command."""
     args = _parser().parse_args()
     results = args.results or ROOT / "results" / load_study(args.study).name
     run = results / "runs" / args.run
-    weights, spec = endpoint_weights(run, args.horizon), read_run(run)[0]
+    spec, manifest = read_run(run)
+    weights = endpoint_weights(run, manifest, args.horizon)
     corpus = Corpus.open(results / "corpus")
     if args.command == "export":
         config = ModelConfig.from_spec(spec)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from smelt.report.data import Data
+from smelt.report.data import PAIRS, Data
 from smelt.report.ledger import MARKS, VERDICTS
 from smelt.report.tables.formats import between, counted, interval_text, joined, scientific, short
 
@@ -79,12 +79,8 @@ def headline(data: Data, ledger: pd.DataFrame) -> tuple[str, str]:
 def _gap_sentence(data: Data) -> str:
     """Count the cells in which SMELT's loss is lower at the last horizon, seeds averaged."""
     gaps = data.frame(
-        """
-        SELECT s.cell, avg(b.val_loss - a.val_loss) AS gap, count(*) AS seeds FROM endpoints a
-        JOIN runs s USING (run) JOIN endpoints b ON b.run = s.baseline AND b.horizon = a.horizon
-        WHERE s.grouping = 'grid' AND s.arch = 'smelt' AND a.horizon = ?
-        GROUP BY s.cell ORDER BY s.cell
-        """,
+        PAIRS + "SELECT cell, avg(-gap) AS gap, count(*) AS seeds FROM pairs WHERE horizon = ? "
+        "GROUP BY cell ORDER BY cell",
         max(data.study.training.horizons),
     )
     if gaps.empty:

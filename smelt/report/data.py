@@ -39,6 +39,14 @@ _WRITTEN_BY = {
     "shot_curves": ("accuracy by number of demonstrations", "laws"),
     "claims": ("verdicts on the claims", "report claims"),
 }
+# Pairs of endpoints on the same tokens; `gap` is SMELT's validation loss minus its Baseline's in nats.
+PAIRS = """
+    WITH pairs AS (
+      SELECT s.cell, s.scale, s.sparsity, a.horizon, a.tokens, a.flops, a.val_loss - b.val_loss AS gap
+      FROM endpoints a JOIN runs s USING (run)
+      JOIN endpoints b ON b.run = s.baseline AND b.horizon = a.horizon
+      WHERE s.grouping = 'grid' AND s.arch = 'smelt')
+"""
 
 
 class NotMeasured(Exception):

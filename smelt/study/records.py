@@ -29,22 +29,35 @@ def make_anew(path: Path) -> str:
     return f"delete {path} and run the same snakemake command again"
 
 
+def read_record(path: Path, schema: Path) -> dict[str, Any]:
+    """Return a JSON record that a stage left, checked against its schema.
+
+    Raises:
+        SmeltError: the file is missing, damaged or not what the stage writes; the message says what mends it.
+    """
+    if not path.is_file():
+        raise SmeltError(f"{path} does not exist; run the same snakemake command again")
+    try:
+        record = read_json(path)
+        check_schema(str(path), record, schema)
+    except SmeltError as error:
+        raise SmeltError(f"{error}; {make_anew(path)}") from None
+    return record
+
+
 def read_run(folder: Path) -> tuple[RunSpec, dict[str, Any]]:
     """Return the specification of a complete run and its manifest, with the endpoints by horizon.
 
     Raises:
         SmeltError: a file is missing or not what the trainer writes, or the two are not of one run.
     """
-    manifest_path = folder / MANIFEST
-    if not manifest_path.is_file():
-        raise SmeltError(f"{manifest_path} does not exist; run the same snakemake command again")
+    path = folder / MANIFEST
+    manifest = read_record(path, SCHEMA)
     try:
-        manifest = read_json(manifest_path)
-        check_schema(str(manifest_path), manifest, SCHEMA)
         spec = _read_spec(folder / SPEC)
-        _check_match(manifest_path, manifest, spec)
+        _check_match(path, manifest, spec)
     except SmeltError as error:
-        raise SmeltError(f"{error}; {make_anew(manifest_path)}") from None
+        raise SmeltError(f"{error}; {make_anew(path)}") from None
     endpoints = sorted(manifest["endpoints"], key=lambda entry: entry["horizon"])
     return spec, {**manifest, "endpoints": endpoints}
 
@@ -64,6 +77,19 @@ def read_run_of(study: Study, folder: Path) -> tuple[RunSpec, dict[str, Any]]:
                 f"{wanted[name]!r}; {make_anew(folder / MANIFEST)}"
             )
     return spec, manifest
+
+
+def endpoint_weights(folder: Path, manifest: dict[str, Any], horizon: int | None) -> Path:
+    """Return the weights file of a run's endpoint at `horizon`, by default the last.
+
+    Raises:
+        SmeltError: the manifest has no such endpoint, or its weights are missing or damaged.
+    """
+    endpoints = {entry["horizon"]: entry for entry in manifest["endpoints"]}
+    horizon = max(endpoints) if horizon is None else horizon
+    if horizon not in endpoints:
+        raise SmeltError(f"{folder} has no endpoint at horizon {horizon}; it has {sorted(endpoints)}")
+    return check_weights(folder, endpoints[horizon])
 
 
 def check_weights(folder: Path, entry: dict[str, Any]) -> Path:

@@ -13,11 +13,12 @@ from typing import Any
 from smelt.errors import SmeltError
 from smelt.files import atomic_path, read_json, sha256_file, write_json
 from smelt.results.parquet import read_arrow
+from smelt.results.stages import OF_RUN
 from smelt.study import RunSpec
 from smelt.study.records import MANIFEST
-from smelt.train.log import TABLES
 
 COPY = "complete"
+TABLES = OF_RUN["runs"]
 _FILES = (*(f"{name}.parquet" for name in TABLES), MANIFEST)  # the manifest last: with it a folder is whole
 
 

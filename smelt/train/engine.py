@@ -15,6 +15,7 @@ from smelt.errors import SmeltError
 from smelt.files import write_json
 from smelt.model import LoopedLM, ModelConfig
 from smelt.study import RunSpec
+from smelt.study.records import SPEC
 from smelt.train.complete import is_complete, write_manifest
 from smelt.train.data import UpdateData
 from smelt.train.hardware import Hardware
@@ -51,7 +52,7 @@ def train(spec: RunSpec, corpus: Any, out: Path, hardware: Hardware) -> str:
     """
     check_corpus(spec, corpus)
     if is_complete(out, spec, corpus):
-        write_json(out / "spec.json", spec.to_dict())
+        write_json(out / SPEC, spec.to_dict())
         return COMPLETE
     flops = flops_per_token(spec.geometry, spec.corpus.attended_context)
     itinerary = Itinerary(spec)
@@ -67,7 +68,7 @@ def train(spec: RunSpec, corpus: Any, out: Path, hardware: Hardware) -> str:
     callbacks += [MetricsLogger(itinerary)] if logger else []
     trainer = _trainer(out, hardware, callbacks, logger)
     if trainer.is_global_zero:
-        write_json(out / "spec.json", spec.to_dict())
+        write_json(out / SPEC, spec.to_dict())
     try:
         trainer.fit(module, datamodule=data)
     except SIGTERMException:  # it came before the keeper took over the signals

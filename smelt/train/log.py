@@ -15,7 +15,6 @@ from smelt.train.schedule import DECAY, TRUNK, Itinerary
 
 # The first updates of a phase pay for warming up caches and loading; they are not part of a speed.
 WARM_UP_UPDATES = 3
-TABLES = ("train_log", "throughput")
 
 
 @dataclass(frozen=True)

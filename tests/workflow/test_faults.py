@@ -8,18 +8,14 @@ import signal
 import subprocess
 import time
 
-import duckdb
 import psutil
 import pytest
 import yaml
 
-from smelt.results.schemas import TABLES
+from bench.drill import read_tables
 from tests.workflow.conftest import copy_project
 
 pytestmark = pytest.mark.workflow
-
-# Columns that measure the clock; everything else is promised to be equal.
-CLOCK = {"tokens_per_s", "seconds", "mfu"}
 
 
 def tiny_study(project):
@@ -32,15 +28,7 @@ def tiny_study(project):
 
 
 def contents(folder):
-    with duckdb.connect(str(folder / "results.duckdb"), read_only=True) as connection:
-        return {
-            name: connection.execute(
-                "SELECT "
-                + ", ".join(f'"{c.name}"' for c in table.columns if c.name not in CLOCK)
-                + f" FROM {name}"
-            ).fetchall()
-            for name, table in TABLES.items()
-        }
+    return read_tables(folder / "results.duckdb")
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from smelt.report.data import Data
+from smelt.report.data import PAIRS, Data
 from smelt.report.output import Drawing
 from smelt.report.style import (
     AMBER,
@@ -20,7 +20,6 @@ from smelt.report.style import (
     INK,
     LOOKS,
     LOOPED_BOX,
-    PAIR,
     WIDTH,
     legend_above,
     log_axis,
@@ -228,27 +227,18 @@ def _gap_axis(axis: Axes, predicted: list[float], measured: list[float]) -> bool
 
 def _measured_gaps(data: Data) -> pd.DataFrame:
     return data.frame(
-        """
-        SELECT s.cell, s.sparsity, a.horizon, avg(a.flops) AS flops, avg(a.val_loss - b.val_loss) AS gap
-        FROM endpoints a JOIN runs s USING (run) JOIN endpoints b ON b.run = s.baseline AND b.horizon =
-          a.horizon WHERE s.grouping = 'grid' AND s.arch = ?
-        GROUP BY ALL ORDER BY s.cell, a.horizon
-        """,
-        PAIR[1],
+        PAIRS + "SELECT cell, sparsity, horizon, avg(flops) AS flops, avg(gap) AS gap FROM pairs "
+        "GROUP BY cell, sparsity, horizon ORDER BY cell, horizon"
     )
 
 
 def _seed_spread(data: Data) -> float | None:
     """Return twice the pooled standard deviation of a pair's gap between seeds, None with one seed."""
     found = data.frame(
-        """
-        WITH gaps AS (
-          SELECT s.cell, a.horizon, a.val_loss - b.val_loss AS gap
-          FROM endpoints a JOIN runs s USING (run)
-          JOIN endpoints b ON b.run = s.baseline AND b.horizon = a.horizon
-          WHERE s.grouping = 'grid' AND s.arch = 'smelt')
+        PAIRS
+        + """
         SELECT sqrt(avg(v)) AS spread
-        FROM (SELECT var_samp(gap) AS v FROM gaps GROUP BY cell, horizon HAVING count(*) > 1)
+        FROM (SELECT var_samp(gap) AS v FROM pairs GROUP BY cell, horizon HAVING count(*) > 1)
         """
     )["spread"].iloc[0]
     return None if pd.isna(found) else 2 * float(found)

@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from smelt.laws import Surface, ce_gain, frontier_loss
-from smelt.report.data import Data, NotMeasured
+from smelt.report.data import PAIRS, Data, NotMeasured
 from smelt.report.output import Drawing
 from smelt.report.style import (
     GAP,
@@ -207,12 +207,11 @@ def gaps(data: Data) -> Drawing:
     frame = data.ordered(
         data.rows(
             "pairs of endpoints",
-            """
-            SELECT s.scale, s.sparsity, a.tokens, avg(a.flops) AS flops, avg(a.val_loss - b.val_loss) AS gap,
-              stddev_samp(a.val_loss - b.val_loss) AS deviation, count(*) AS seeds
-            FROM endpoints a JOIN runs s USING (run)
-            JOIN endpoints b ON b.run = s.baseline AND b.horizon = a.horizon
-            WHERE s.grouping = 'grid' AND s.arch = 'smelt' GROUP BY ALL ORDER BY ALL
+            PAIRS
+            + """
+            SELECT scale, sparsity, tokens, avg(flops) AS flops, avg(gap) AS gap,
+              stddev_samp(gap) AS deviation, count(*) AS seeds
+            FROM pairs GROUP BY scale, sparsity, tokens ORDER BY ALL
             """,
         )
     )
