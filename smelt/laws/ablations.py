@@ -75,22 +75,18 @@ def _row(results: Results, point: dict[str, Any], runs: list[str]) -> dict[str, 
 def _evaluation_error(results: Results, runs: list[str], horizon: int) -> float | None:
     """Return the standard error of Core over the seeds that choose demonstrations; None with one seed.
 
-    Tasks draw their demonstrations independently, so their squared errors add; a task that is evaluated once
-    adds nothing.
+    All trainings of a point see the same demonstrations, so they are averaged first. Tasks draw theirs
+    independently, so their squared errors add; a task that is evaluated once adds nothing.
     """
-    variances = []
+    by_task: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for run in runs:
-        by_task: dict[str, list[float]] = defaultdict(list)
         for row in results.scores(run, horizon, "accuracy"):
             task = results.tasks[row["task"]]
             if task["core"] and row["shots"] == task["shots"]:
-                by_task[row["task"]].append(row["value"] / (1 - row["chance"]))
-        repeated = [values for values in by_task.values() if len(values) > 1]
-        if not repeated:
-            return None
-        errors = [np.var(values, ddof=1) / len(values) for values in repeated]
-        variances.append(sum(errors) / len(by_task) ** 2)
-    return float(np.sqrt(np.mean(variances) / len(runs)))
+                by_task[row["task"]][row["seed"]].append(row["value"] / (1 - row["chance"]))
+    means = [[np.mean(values) for values in seeds.values()] for seeds in by_task.values()]
+    errors = [np.var(values, ddof=1) / len(values) for values in means if len(values) > 1]
+    return float(np.sqrt(sum(errors)) / len(by_task)) if errors else None
 
 
 def _margins(

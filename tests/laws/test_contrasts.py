@@ -136,6 +136,23 @@ def test_core_error_over_evaluation_seeds_adds_the_tasks_errors(study_results, a
     assert row["core_se_evaluation"] == pytest.approx(0.05 / 4)
 
 
+def test_demonstrations_that_move_all_trainings_alike_are_not_averaged_away_over_them(
+    study_results, analysis
+):
+    def prepare(made):
+        made.accuracy = lambda run, task, shots, seed, loss: 0.5 + (0.1 if task == "dyck" else 0.0) * seed
+
+    def change(row):
+        row["core"] = 0.2 + 0.02 * row["run"].endswith("seed1")
+
+    results = study_results(prepare, change, seeds=2)
+    rows = ablations.ablation_tables(results, analysis(results))["ablation_results"]
+    assert {row["seeds"] for row in rows} == {2}
+    assert all(row["core_se_evaluation"] == pytest.approx(0.05 / 4) for row in rows)
+    # Two trainings with 0.20 and 0.22.
+    assert all(row["core_se_training"] == pytest.approx(0.01) for row in rows)
+
+
 def test_the_category_that_gains_most_is_found(lab, tmp_path, analysis):
     class CodeGains(type(lab())):
         def write_run(self, run, losses, scores):

@@ -61,6 +61,44 @@ def test_stronger_baselines_stand_beside_the_cell_s_own(drawn):
     assert "-0.0300" in html and "-0.0500 to 0.0500" in html
 
 
+@pytest.mark.parametrize(
+    ("seeds", "values", "headings", "said"),
+    [
+        (
+            1,
+            {"core_se_evaluation": 0.01},
+            {"± training seeds": 0, "± evaluation seeds": 2},
+            ("One training seed: no error", "± evaluation seeds: standard error over"),
+        ),
+        (
+            3,
+            {"core_se_evaluation": None} | {f"{name}_se_training": 0.03 for name in ("val_loss", "core")},
+            {"± training seeds": 2, "± evaluation seeds": 1},
+            ("± training seeds: standard error of the mean of 3 trainings", "One evaluation seed: no error"),
+        ),
+        (
+            2,
+            {f"{name}_se_training": 0.03 for name in ("val_loss", "core", "completion")},
+            {"± training seeds": 3, "± evaluation seeds": 2},
+            ("mean of 2 trainings", "± evaluation seeds: standard error over"),
+        ),
+    ],
+)
+def test_standard_errors_of_ablations_say_what_was_repeated(study, tmp_path, seeds, values, headings, said):
+    folder = Synthetic(study, tmp_path, sources=2).write()
+    rows = read_rows(folder / "laws" / "ablation_results.parquet")
+    write_table(folder / "laws", "ablation_results", [row | {"seeds": seeds} | values for row in rows])
+    build_database(study, folder, folder / "results.duckdb")
+    for table in (ablations.span, ablations.depth, ablations.loops):
+        view = table(Data(study, folder / "results.duckdb"))
+        labels = [column.label for column in view.columns]
+        # The paper's own error, over evaluation seeds, is always there.
+        assert {heading: labels.count(heading) for heading in headings} == headings
+        assert all(text in view.note for text in said)
+        if "core_se_training" in values:
+            assert view.frame["core_se_training_pct"].dropna().unique().tolist() == [3.0]
+
+
 def test_the_load_of_experts_is_that_of_the_last_update(study, tmp_path):
     folder = Synthetic(study, tmp_path, sources=2).write()
     path = folder / "runs" / "xs-s85-smelt" / "train_log.parquet"

@@ -7,19 +7,24 @@ import pandas as pd
 from smelt.report.data import Data, NotMeasured
 from smelt.report.output import Column, TableView
 from smelt.report.paper import published
-from smelt.report.tables.formats import fixed, integer, interval, joined, text
+from smelt.report.tables.formats import between, fixed, integer, interval, joined, text
 
+# Standard errors say in their heading what was repeated; the note says what that covers.
+TRAINING, EVALUATION = "± training seeds", "± evaluation seeds"
 _OURS = (
     ("val_loss", "Val. loss (nats)", fixed(4)),
-    ("val_loss_se_training", "± training seeds", fixed(4)),
+    ("val_loss_se_training", TRAINING, fixed(4)),
     ("core_pct", "Core (%)", fixed(2)),
-    ("core_se_pct", "± evaluation seeds", fixed(2)),
+    ("core_se_training_pct", TRAINING, fixed(2)),
+    ("core_se_evaluation_pct", EVALUATION, fixed(2)),
     ("completion", "Completion (nats)", fixed(4)),
+    ("completion_se_training", TRAINING, fixed(4)),
 )
+# The paper trained each model once, so its error can only be that of the demonstrations.
 _PAPER = (
     ("val_loss_paper", "Val. loss (nats)", fixed(4)),
     ("dclm_core", "Core (%)", fixed(2)),
-    ("dclm_core_se", "±", fixed(2)),
+    ("dclm_core_se", EVALUATION, fixed(2)),
     ("dclm_completion", "Completion (nats)", fixed(4)),
 )
 
@@ -120,7 +125,9 @@ def _points(data: Data, ablation: str) -> pd.DataFrame:
     return data.rows(
         f"ablation of {ablation}",
         """
-        SELECT a.*, r.layers, r.hidden, 100 * a.core AS core_pct, 100 * a.core_se_evaluation AS core_se_pct
+        SELECT a.*, r.layers, r.hidden, 100 * a.core AS core_pct,
+          100 * a.core_se_training AS core_se_training_pct,
+          100 * a.core_se_evaluation AS core_se_evaluation_pct
         FROM ablation_results a JOIN runs r USING (run) WHERE a.ablation = ?
         ORDER BY a.sparsity, a.arch, a.value
         """,
@@ -141,13 +148,31 @@ def _view(data: Data, columns: tuple[Column, ...], frame: pd.DataFrame) -> Table
         for key, label, show in shown
         if frame[key].notna().any()
     ]
-    scale, seeds = data.study.ablations["scale"], int(frame["seeds"].max())
-    spread = (
-        f"means of {seeds} training seeds with standard errors"
-        if seeds > 1
-        else "one training seed, whose spread is unknown"
-    )
-    note = f"Ours at scale {scale}, last endpoint, {spread}. The paper's column is at 200M."
+    note = f"Ours at scale {data.study.ablations['scale']}, last endpoint. The paper's column is at 200M."
     name = frame["ablation"].dropna().iloc[0]
-    note = joined(note, data.interval_note(f"{name}_margin", "a difference from the recipe's own row"))
-    return TableView((*columns, *measured), frame, note)
+    interval_note = data.interval_note(f"{name}_margin", "a difference from the recipe's own row")
+    return TableView((*columns, *measured), frame, joined(note, *_error_notes(data, frame), interval_note))
+
+
+def _error_notes(data: Data, frame: pd.DataFrame) -> tuple[str, str]:
+    """Say what each of the standard errors covers, or why there is none."""
+    trained = frame["seeds"].dropna()
+    repeats = between(f"{trained.min():.0f}", f"{trained.max():.0f}")
+    if trained.max() > 1:
+        training = (
+            f"{TRAINING}: standard error of the mean of {repeats} trainings with other initial weights and "
+            "another order of the text, on the same demonstrations."
+        )
+    else:
+        training = "One training seed: no error here says how far another training would fall."
+    chosen = data.study.evaluation.seeds
+    if frame["core_se_evaluation_pct"].notna().any():
+        evaluation = (
+            f"{EVALUATION}: standard error over {chosen} choices of demonstrations for the same models, "
+            "nothing else."
+        )
+    elif frame["core_pct"].notna().any():
+        evaluation = "One evaluation seed: no error says how far other demonstrations would move Core."
+    else:
+        evaluation = ""
+    return training, evaluation
