@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from smelt.laws.inputs import Results, listing
-from smelt.laws.noise import Spread, common_seeds, contrast, difference_spread, paired, run_spread
+from smelt.laws.noise import Spread, common_seeds, contrast, margin_spread, mean, paired, run_spread
 from smelt.laws.surfaces import SurfaceAnalysis
 from smelt.study.runs import span_layers
 
@@ -98,19 +98,15 @@ def _margins(
     for (kind, sparsity, _), losses in sweeps.items():
         if kind == ablation:
             merged[sparsity] |= losses
-    groups: dict[tuple[int, int], list[float]] = {}
+    spread = margin_spread(list(merged.values()), analysis)
+    rows = []
     for sparsity, losses in merged.items():
         for value in losses:
             differences = paired(losses[value], losses.get(recipe, {}))
             if value != recipe and differences:
-                groups[sparsity, value] = differences
-    spread = difference_spread(groups, analysis)
-    rows = []
-    for (sparsity, value), differences in groups.items():
-        mean = float(np.mean(differences))
-        name = f"{ablation}_margin:{sparsity}:{value}"
-        ends = spread.ends(mean, len(differences))
-        rows.append(contrast(name, mean, ends, "nats", len(differences), spread.basis))
+                margin, count = mean(differences), len(differences)
+                name = f"{ablation}_margin:{sparsity}:{value}"
+                rows.append(contrast(name, margin, spread.ends(margin, count), "nats", count, spread.basis))
     return rows
 
 

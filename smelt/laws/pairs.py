@@ -9,7 +9,7 @@ from scipy.stats import beta
 
 from smelt.laws.calibration import DIRECTIONS
 from smelt.laws.inputs import Results, listing
-from smelt.laws.noise import contrast, difference_spread
+from smelt.laws.noise import contrast, difference_spread, mean
 from smelt.laws.surfaces import SurfaceAnalysis
 
 # MMLU counts only where the Baseline is this far above guessing among four (claim C10).
@@ -19,33 +19,38 @@ BINOMIAL_BASIS = "exact binomial interval with the cell as the unit, since a run
 Key = tuple[str, int]
 
 
-def paired_values(results: Results, metric: str) -> dict[Key, list[tuple[float, float]]]:
-    """Return (Baseline, SMELT) of an `endpoints` column by (cell, horizon), one entry a training seed.
+def paired_values(results: Results, metric: str) -> dict[Key, dict[int, tuple[float, float]]]:
+    """Return (Baseline, SMELT) of an `endpoints` column by (cell, horizon) and training seed.
 
     Pairs with a missing member or value are left out.
     """
-    pairs: dict[Key, list[tuple[float, float]]] = {}
+    pairs: dict[Key, dict[int, tuple[float, float]]] = {}
     for row in results.grid_runs("smelt"):
         for horizon in results.horizons(row["run"]):
             partner = results.endpoints.get((row["baseline"], horizon))
             mine = results.endpoints[row["run"], horizon]
             if partner is not None and None not in (partner[metric], mine[metric]):
                 values = (partner[metric], mine[metric])
-                pairs.setdefault((row["cell"], horizon), []).append(values)
+                pairs.setdefault((row["cell"], horizon), {})[row["seed"]] = values
     return pairs
+
+
+def loss_gaps(results: Results, horizon: int) -> dict[str, dict[int, float]]:
+    """Return Baseline minus SMELT in nats at one horizon by cell and training seed."""
+    return {
+        cell: {seed: baseline - smelt for seed, (baseline, smelt) in values.items()}
+        for (cell, at), values in paired_values(results, "val_loss").items()
+        if at == horizon
+    }
 
 
 def gap_tables(results: Results, analysis: SurfaceAnalysis) -> dict[str, list[dict[str, Any]]]:
     """Return the contrasts `loss_gap:<cell>`: Baseline minus SMELT in nats at each cell's last horizon."""
-    gaps: dict[str, list[float]] = {}
-    last = results.study.training.horizons[-1]
-    for (cell, horizon), values in paired_values(results, "val_loss").items():
-        if horizon == last:
-            gaps[cell] = [baseline - smelt for baseline, smelt in values]
+    gaps = loss_gaps(results, results.study.training.horizons[-1])
     spread = difference_spread(gaps, analysis)
     rows = []
     for cell, values in gaps.items():
-        value = float(np.mean(values))
+        value = mean(values)
         ends = spread.ends(value, len(values))
         rows.append(contrast(f"loss_gap:{cell}", value, ends, "nats", len(values), spread.basis))
     expected = {row["cell"] for row in results.grid_runs("smelt")}
@@ -59,7 +64,7 @@ def win_tables(results: Results) -> dict[str, list[dict[str, Any]]]:
     rows, notes = [], []
     for metric, direction in DIRECTIONS.items():
         pairs = paired_values(results, metric)
-        means = {key: np.mean(values, axis=0) for key, values in pairs.items()}
+        means = {key: np.mean(list(values.values()), axis=0) for key, values in pairs.items()}
         reason = "" if means else f"the suite has no {metric} score"
         if metric == "mmlu" and means:
             floor = MMLU_CHANCE + MMLU_MARGIN

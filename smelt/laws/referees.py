@@ -9,7 +9,8 @@ import numpy as np
 
 from smelt.laws.ablations import seed_losses
 from smelt.laws.inputs import Results, listing
-from smelt.laws.noise import common_seeds, contrast, difference_spread, paired
+from smelt.laws.noise import SEEDS_BASIS, common_seeds, contrast, difference_spread, mean, paired
+from smelt.laws.pairs import loss_gaps
 from smelt.laws.surfaces import SurfaceAnalysis, joined
 
 CONTROL, BEST_DEPTH = "loss_gap_control", "loss_gap_best_depth"
@@ -41,7 +42,7 @@ def _against_control(results: Results, analysis: SurfaceAnalysis) -> tuple[Rows,
                 gaps[row["cell"]] = gap
             else:
                 missing.append(f"{row['cell']} lacks its control or its SMELT run at the last horizon")
-    return _gap_rows(CONTROL, gaps, analysis), missing
+    return _gap_rows(CONTROL, gaps, results, analysis), missing
 
 
 def _against_best_depth(results: Results, analysis: SurfaceAnalysis) -> tuple[Rows, list[str]]:
@@ -68,16 +69,25 @@ def _against_best_depth(results: Results, analysis: SurfaceAnalysis) -> tuple[Ro
     # The lowest of several noisy losses lies below its own expectation: the gap is rather too small.
     basis = f"; Baseline of {layers}, chosen by the same losses"
     note = f"Baseline of {layers}, is at the edge of its sweep" if best in (min(sweep), max(sweep)) else ""
-    return _gap_rows(BEST_DEPTH, {cell: gap}, analysis, basis, joined(note, *missing)), missing
+    return _gap_rows(BEST_DEPTH, {cell: gap}, results, analysis, basis, joined(note, *missing)), missing
 
 
 def _gap_rows(
-    name: str, gaps: Mapping[str, list[float]], analysis: SurfaceAnalysis, basis: str = "", note: str = ""
+    name: str,
+    gaps: Mapping[str, Mapping[int, float]],
+    results: Results,
+    analysis: SurfaceAnalysis,
+    basis: str = "",
+    note: str = "",
 ) -> Rows:
-    spread = difference_spread(gaps, analysis)
+    """Return the rows of a comparison of few cells; the grid's pairs lend it their spread over seeds."""
+    grid = loss_gaps(results, results.study.training.horizons[-1])
+    spread = difference_spread(grid or gaps, analysis)
+    if grid and spread.basis == SEEDS_BASIS:
+        basis = f" of the grid's pairs{basis}"
     rows = []
     for cell, values in gaps.items():
-        value = float(np.mean(values))
-        ends = spread.ends(value, len(values))
-        rows.append(contrast(f"{name}:{cell}", value, ends, "nats", len(values), spread.basis + basis, note))
+        value, count = mean(values), len(values)
+        ends = spread.ends(value, count)
+        rows.append(contrast(f"{name}:{cell}", value, ends, "nats", count, spread.basis + basis, note))
     return rows
