@@ -7,6 +7,7 @@ d head size.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,17 +22,26 @@ from smelt.mechanism.walk import Step
 from smelt.study import Geometry
 
 KINDS = ("top1", "top8", "mass")
-# Rows reach up to the last query of their block: small blocks compute little of the future.
+# Rows reach from the first segment of their block to its last query: small blocks compute little unseen.
 QUERY_BLOCK = 64
 
 
-def attention_rows(q_bthd: Tensor, k_bsgd: Tensor, allowed_bts: Tensor) -> Tensor:
-    """Return the attention probabilities in float32, `[b, h, t, s]`, of queries on the keys they may see."""
-    groups = q_bthd.shape[2] // k_bsgd.shape[2]
-    q_bhtd = q_bthd.float().transpose(1, 2)
-    k_bhds = k_bsgd.float().repeat_interleave(groups, dim=2).permute(0, 2, 3, 1)
-    scores_bhts = (q_bhtd @ k_bhds).div_(math.sqrt(q_bthd.shape[-1]))
-    return scores_bhts.masked_fill_(~allowed_bts[:, None], -math.inf).softmax(-1)
+def attention_rows(q_bthd: Tensor, k_bsgd: Tensor, mask_bts: Tensor) -> Tensor:
+    """Return the attention probabilities in float32, `[b, h, t, s]`.
+
+    `mask_bts` is what to add to the scores: 0 on the keys that a query may see, minus infinity on the others.
+    """
+    heads, groups = q_bthd.shape[2], k_bsgd.shape[2]
+    # The heads of a group become queries of its one key head.
+    q_bgrtd = q_bthd.float().unflatten(2, (groups, -1)).permute(0, 2, 3, 1, 4)
+    k_bgds = k_bsgd.float().permute(0, 2, 3, 1)
+    scores_bhts = (q_bgrtd.flatten(2, 3) @ k_bgds).unflatten(2, (heads // groups, -1)).flatten(1, 2)
+    return scores_bhts.div_(math.sqrt(q_bthd.shape[-1])).add_(mask_bts[:, None]).softmax(-1)
+
+
+def additive_mask(allowed_bts: Tensor) -> Tensor:
+    """Return 0 where a query may see a key and minus infinity elsewhere; adding is faster than filling."""
+    return torch.zeros(allowed_bts.shape, device=allowed_bts.device).masked_fill_(~allowed_bts, -math.inf)
 
 
 def segment_starts(segments_bt: Tensor) -> Tensor:
@@ -44,26 +54,29 @@ def segment_starts(segments_bt: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class QueryBlock:
-    """Consecutive queries, the keys up to the last of them, and which of those each query may see."""
+    """Consecutive queries, the keys that some of them may see, and the mask of those each query may see."""
 
     queries: slice
     keys: slice
-    allowed_bts: Tensor
+    mask_bts: Tensor
 
     def rows(self, q_bthd: Tensor, k_btgd: Tensor) -> Tensor:
         """Return the block's attention rows of one execution, `[b, h, t, s]`."""
-        return attention_rows(q_bthd[:, self.queries], k_btgd[:, self.keys], self.allowed_bts)
+        return attention_rows(q_bthd[:, self.queries], k_btgd[:, self.keys], self.mask_bts)
 
 
 def query_blocks(segments_bt: Tensor, block: int = QUERY_BLOCK) -> Iterator[QueryBlock]:
     """Cut a batch into blocks of queries, so that no full square of attention is ever held."""
-    length = segments_bt.shape[1]
+    length, starts_bt = segments_bt.shape[1], segment_starts(segments_bt)
     positions_t = torch.arange(length, device=segments_bt.device)
     for start in range(0, length, block):
         stop = min(start + block, length)
-        same_bts = segments_bt[:, start:stop, None] == segments_bt[:, None, :stop]
-        causal_ts = positions_t[start:stop, None] >= positions_t[None, :stop]
-        yield QueryBlock(slice(start, stop), slice(0, stop), same_bts & causal_ts)
+        # Nothing before the block's first segments is seen, but a top-8 needs eight columns.
+        first = max(0, min(int(starts_bt[:, start].min()), stop - TOP_TOKENS))
+        queries, keys = slice(start, stop), slice(first, stop)
+        same_bts = segments_bt[:, queries, None] == segments_bt[:, None, keys]
+        causal_ts = positions_t[queries, None] >= positions_t[None, keys]
+        yield QueryBlock(queries, keys, additive_mask(same_bts & causal_ts))
 
 
 class Attention:
@@ -97,46 +110,57 @@ class Attention:
             self.sums.add("chance_top8", TOP_TOKENS / seen_n, self._many_n)
 
     def observe(self, step: Step) -> None:
-        """Take the rows of one execution, block by block."""
-        execution = step.execution
-        if execution.looped and execution.visit == 0:
-            self._first[execution.layer] = (step.q_bthd, step.k_btgd)
-        sinks, likeness = [], []
+        """Take the rows of one execution, block by block; those of visit 0 together with visit 1's."""
+        layer, visit, now = step.execution.layer, step.execution.visit, (step.q_bthd, step.k_btgd)
+        if step.execution.looped and visit == 0:
+            self._first[layer] = now
+            return
+        parts = defaultdict(list)
         for block in self._blocks:
-            rows_bhts = block.rows(step.q_bthd, step.k_btgd)
-            starts_bt = self._starts_bt[:, block.queries]
-            index_bht1 = starts_bt[:, None, :, None].expand(*rows_bhts.shape[:3], 1)
-            sinks.append(rows_bhts.gather(3, index_bht1).squeeze(3).transpose(1, 2))
-            if execution.visit:
-                likeness.append(self._likeness(block.rows(*self._first[execution.layer]), rows_bhts))
-        key = (execution.layer, execution.visit)
-        self.sums.add(("sink", *key), torch.cat(sinks, dim=1), self._some_n)
-        if likeness:
-            valid = {"top1": self._some_n, "top8": self._many_n, "mass": self._some_n}
-            for kind in KINDS:
-                for part in likeness[0][kind]:
-                    values_bth = torch.cat([block[kind][part] for block in likeness], dim=1)
-                    self.sums.add((kind, part, *key), values_bth, valid[kind])
+            rows_bhts = block.rows(*now)
+            parts["sink", visit].append(self._sink(block, rows_bhts))
+            if visit:
+                first_bhts = block.rows(*self._first[layer])
+                if visit == 1:
+                    parts["sink", 0].append(self._sink(block, first_bhts))
+                for kind, values in self._likeness(first_bhts, rows_bhts).items():
+                    for part, values_bht in values.items():
+                        parts[kind, part, visit].append(values_bht)
+        valid = {"sink": self._some_n, "top1": self._some_n, "top8": self._many_n, "mass": self._some_n}
+        for (*names, of_visit), blocks in parts.items():
+            values_bth = torch.cat(blocks, dim=2).transpose(1, 2)
+            self.sums.add((*names, layer, of_visit), values_bth, valid[names[0]])
 
     def end_batch(self) -> None:
         """Forget the batch."""
         self._first.clear()
 
+    def _sink(self, block: QueryBlock, rows_bhts: Tensor) -> Tensor:
+        """Return each query's mass on the first position of its segment, `[b, h, t]`."""
+        starts_b1t1 = self._starts_bt[:, None, block.queries, None] - block.keys.start
+        return rows_bhts.gather(3, starts_b1t1.expand(*rows_bhts.shape[:3], 1)).squeeze(3)
+
     def _likeness(self, first_bhts: Tensor, later_bhts: Tensor) -> dict[str, dict[str, Tensor]]:
-        """Return for each kind the values across visits and of the control, `[b, t, h]` each."""
+        """Return for each kind the values across visits and of the control, `[b, h, t]` each."""
         tops = [top_tokens(rows_bhts) for rows_bhts in (first_bhts, later_bhts)]
-        result = {
-            kind: {"value": value_bht.transpose(1, 2)}
-            for kind, value_bht in zip(KINDS, _alike(*tops, first_bhts, later_bhts), strict=True)
-        }
+        across = _alike(*tops, first_bhts, later_bhts)
+        result = {kind: {"value": value_bht} for kind, value_bht in zip(KINDS, across, strict=True)}
         if self.shift is not None:
             controls = [
-                _alike(top, top.roll(-self.shift, 1), rows, rows.roll(-self.shift, 1))
-                for top, rows in zip(tops, (first_bhts, later_bhts), strict=True)
+                self._heads_alike(top, rows) for top, rows in zip(tops, (first_bhts, later_bhts), strict=True)
             ]
             for kind, first_bht, later_bht in zip(KINDS, *controls, strict=True):
-                result[kind]["control"] = ((first_bht + later_bht) / 2).transpose(1, 2)
+                result[kind]["control"] = (first_bht + later_bht) / 2
         return result
+
+    def _heads_alike(self, top_bhtk: Tensor, rows_bhts: Tensor) -> list[Tensor]:
+        """Return the likeness of each head's rows to those of its control in the same visit, `[b, h, t]`."""
+        if self.geometry.heads == 2 * self.shift:
+            # Each of a pair is the other's control: compared once.
+            halves = _alike(*top_bhtk.chunk(2, dim=1), *rows_bhts.chunk(2, dim=1))
+            return [value_bht.repeat(1, 2, 1) for value_bht in halves]
+        other_bhtk, others_bhts = (x.roll(-self.shift, 1) for x in (top_bhtk, rows_bhts))
+        return list(_alike(top_bhtk, other_bhtk, rows_bhts, others_bhts))
 
     def tables(self, run: str) -> dict[str, list[dict[str, Any]]]:
         """Return the rows of `sink` and `token_overlap` and their diagnostics.

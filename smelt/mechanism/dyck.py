@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from smelt.mechanism.attention import attention_rows
+from smelt.mechanism.attention import additive_mask, attention_rows
 from smelt.mechanism.bootstrap import DocumentSums, diagnostic, fields
 from smelt.mechanism.prompts import BOS, DEMONSTRATION_ANSWER, ROLES, Prompt
 from smelt.mechanism.walk import Edit, Pass, Step, require_visits
@@ -107,8 +107,8 @@ def _head_rows(step: Step, head: int, rows_p1: Tensor, queries_pj: Tensor) -> Te
     key_head = head // groups
     q_pj1d = step.q_bthd[rows_p1, queries_pj, head : head + 1]
     positions_s = torch.arange(step.k_btgd.shape[1], device=queries_pj.device)
-    allowed_pjs = positions_s <= queries_pj[..., None]
-    return attention_rows(q_pj1d, step.k_btgd[:, :, key_head : key_head + 1], allowed_pjs)[:, 0]
+    mask_pjs = additive_mask(positions_s <= queries_pj[..., None])
+    return attention_rows(q_pj1d, step.k_btgd[:, :, key_head : key_head + 1], mask_pjs)[:, 0]
 
 
 def role_masses(rows_vpjs: Tensor, prompts: Sequence[Prompt], draws: int) -> np.ndarray:

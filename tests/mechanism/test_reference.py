@@ -9,19 +9,18 @@ from smelt.mechanism.capture import Capture
 from smelt.mechanism.walk import Pass
 from tests.mechanism.conftest import make_batch, make_model
 
-HEADS, SHIFT = 4, 2
 
-
-@pytest.fixture(scope="module")
-def case():
+@pytest.fixture(scope="module", params=[{}, {"heads": 3, "kv_heads": 1}], ids=["even heads", "odd heads"])
+def case(request):
     """Return the tables of a model and its steps by (layer, visit), with the attention rows of each."""
-    model, batch = make_model(seed=5, init_std=0.3), make_batch(rows=2, length=40, document=20, seed=9)
+    model = make_model(seed=5, init_std=0.3, **request.param)
+    batch = make_batch(rows=2, length=40, document=20, seed=9)
     capture = Capture(model, ["a", "b"], 0)
     capture.add(batch)
     with torch.inference_mode():
         steps = list(Pass(model, batch.inputs_bt, batch.segments_bt, batch.positions_bt).steps())
         (block,) = query_blocks(batch.segments_bt)
-        rows = [attention_rows(step.q_bthd, step.k_btgd, block.allowed_bts) for step in steps]
+        rows = [attention_rows(step.q_bthd, step.k_btgd, block.mask_bts) for step in steps]
     keys = [(step.execution.layer, step.execution.visit) for step in steps]
     return capture.tables("run"), dict(zip(keys, steps, strict=True)), dict(zip(keys, rows, strict=True))
 
@@ -48,9 +47,10 @@ def value(a, b, kind, visible):
 def test_token_overlap_and_its_control(case, kind, least):
     tables, _, rows = case
     found = [row for row in tables["token_overlap"] if row["kind"] == kind]
-    assert len(found) == 2 * HEADS
+    heads = rows[1, 0].shape[1]
+    assert len(found) == 2 * heads
     for row in found:
-        layer, head, other = row["layer"], row["head"], (row["head"] + SHIFT) % HEADS
+        layer, head, other = row["layer"], row["head"], (row["head"] + heads // 2) % heads
         first, later = rows[layer, 0], rows[layer, 1]
         across, control = [], []
         for r, t, visible in queries(least):

@@ -119,7 +119,7 @@ def test_attention_rows_reproduce_the_models_weighted_values():
     model, batch = make_model(), make_batch()
     for step in Pass(model, batch.inputs_bt, batch.segments_bt, batch.positions_bt).steps():
         v_bshd = step.v_btgd.repeat_interleave(2, dim=2)
-        for block in query_blocks(batch.segments_bt, block=20):
+        for block in query_blocks(batch.segments_bt, block=10):
             rows = block.rows(step.q_bthd, step.k_btgd)
             assert torch.allclose(rows.sum(-1), torch.ones(()), atol=1e-5)
             pv = torch.einsum("bhts,bshd->bthd", rows, v_bshd[:, block.keys])
@@ -130,10 +130,18 @@ def test_attention_rows_have_no_mass_in_other_documents_or_the_future():
     batch = make_batch()
     q, k = torch.randn(4, 48, 4, 8), torch.randn(4, 48, 2, 8)
     (block,) = query_blocks(batch.segments_bt)
-    rows = attention_rows(q, k, block.allowed_bts)
+    rows = attention_rows(q, k, block.mask_bts)
     seen = batch.segments_bt[:, :, None] == batch.segments_bt[:, None, :]
     seen &= torch.ones(48, 48).tril().bool()
     assert rows.masked_select(~seen[:, None].expand_as(rows)).abs().max() == 0
+
+
+def test_blocks_leave_out_what_no_query_sees_but_keep_eight_keys():
+    segments = torch.tensor([[0] * 3 + [1] * 20, [0] * 14 + [1] * 9])
+    keys = [(block.keys.start, block.keys.stop) for block in query_blocks(segments, block=5)]
+    assert keys == [(0, 5), (0, 10), (0, 15), (3, 20), (3, 23)]
+    keys = [(block.keys.start, block.keys.stop) for block in query_blocks(segments[1:], block=5)]
+    assert keys == [(0, 5), (0, 10), (0, 15), (12, 20), (14, 23)]
 
 
 def test_segment_starts_of_uneven_segments():
