@@ -7,7 +7,7 @@ from typing import Any
 
 from smelt import cli
 from smelt.errors import SmeltError
-from smelt.laws import ablations, benchmarks, lengths, pairs, referees, shots, subsets, surfaces
+from smelt.laws import ablations, benchmarks, crossover, lengths, pairs, referees, shots, subsets, surfaces
 from smelt.laws.inputs import Results, designs, load_results
 from smelt.laws.recovery import recovery_tables
 from smelt.results.parquet import write_table
@@ -39,6 +39,7 @@ def analyses(results: Results) -> dict[str, Rows]:
     for more in (
         pairs.gap_tables(results, surface),
         pairs.win_tables(results),
+        crossover.crossover_tables(results),
         ablations.ablation_tables(results, surface),
         referees.referee_tables(results, surface),
         benchmarks.calibration_tables(results),

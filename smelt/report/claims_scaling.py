@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from smelt.report.claims_evidence import Evidence, component
-from smelt.report.claims_referees import referee_sentence
+from smelt.report.claims_referees import crossover_sentence, referee_sentence
 from smelt.report.claims_rules import Component, Finding, Unmeasured, judge, judge_band, partial
 
 TPP_TOLERANCE = 0.06
@@ -15,7 +15,8 @@ def lower_loss(evidence: Evidence) -> Finding:
     """C1: the gap at the last horizon is positive in every cell."""
     parts = evidence.contrast_components("loss_gap", "the loss gap of cell {}")
     finding = partial(judge(parts), evidence.incomplete("loss_gap"), every=True)
-    return replace(finding, reason=f"{finding.reason} {referee_sentence(evidence)}")
+    beside = f"{crossover_sentence(evidence)} {referee_sentence(evidence)}"
+    return replace(finding, reason=f"{finding.reason} {beside}")
 
 
 def best_span(evidence: Evidence) -> Finding:

@@ -32,6 +32,8 @@ _WRITTEN_BY = {
     "calibration": ("calibration of benchmarks on loss", "laws"),
     "residuals": ("residuals at equal loss", "laws"),
     "law_contrasts": ("contrasts", "laws"),
+    "gap_curves": ("pairs of endpoints", "laws"),
+    "crossovers": ("crossover", "laws"),
     "law_signs": ("simulated signs", "laws"),
     "law_coverage": ("coverage of the intervals", "laws"),
     "ablation_results": ("measured ablations", "laws"),

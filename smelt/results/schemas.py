@@ -67,6 +67,13 @@ _TABLES = {
         "basis:s note:s"
     ),
     "law_notes": "analysis:s | ok:b reason:s",
+    # Baseline minus SMELT in nats, mean over the cells of a subset (`all`, `scale:<scale>`)
+    "gap_curves": ("subset:s horizon:i | tokens:f gap:f low:f? high:f? freedom:i? cells:i seeds:i basis:s"),
+    # last change of sign of that gap, in tokens, NULL without one; low to high is where zero is not excluded
+    "crossovers": (
+        "subset:s | tokens:f? low:f? high:f? window_low:f window_high:f changes:i ahead_first:b ahead_last:b "
+        "cells:i seeds:i basis:s"
+    ),
     "law_profiles": "arch:s exponent:s value:f | objective:f statistic:f inside:b",
     # simulations: share of 95% bootstrap intervals that hold the truth, and how far to stretch their arms
     "law_coverage": (

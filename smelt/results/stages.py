@@ -15,6 +15,8 @@ OF_STUDY = {
         "ablation_results",
         "calibration",
         "ce_gain",
+        "crossovers",
+        "gap_curves",
         "law_contrasts",
         "law_coverage",
         "law_draws",

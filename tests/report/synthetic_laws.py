@@ -61,6 +61,7 @@ class LawRows:
         self._write("laws", "ce_gain", gains)
         self._write("laws", "ablation_results", self._ablation_rows())
         self._write("laws", "law_contrasts", self._contrast_rows())
+        self._crossover_rows()
         self._write("laws", "law_coverage", self._coverage_rows())
         self._write("laws", "law_signs", self._sign_rows())
         self._write("laws", "length_profile", self._length_rows())
@@ -110,6 +111,23 @@ class LawRows:
         gaps |= {f"loss_gap_best_depth:{cell}": -0.03 for cell in cells[:1]}
         ends = {"low": -0.05, "high": 0.05, "unit": "nats", "n": 1}
         return rows + [{"contrast": name, "value": value, **ends} for name, value in gaps.items()]
+
+    def _crossover_rows(self) -> None:
+        curves, places = [], []
+        horizons = self.study.training.horizons
+        tokens = [1000.0 * 2**i for i in range(len(horizons))]
+        for subset in (*(f"scale:{scale}" for scale in self.study.scales), "all"):
+            common = {"subset": subset, "cells": 2, "seeds": 1, "basis": "t interval over cells"}
+            ends = {"low": -0.05, "high": 0.03} if subset == "all" else {}
+            common |= {} if ends else {"basis": ""}
+            for i, horizon in enumerate(horizons):
+                row = {"horizon": horizon, "tokens": tokens[i], "gap": 0.02 * (i - 0.25)}
+                curves.append(common | row | ends)
+            row = {"tokens": 1200.0, "window_low": tokens[0], "window_high": tokens[-1], "changes": 1}
+            row |= {"ahead_first": False, "ahead_last": True}
+            places.append(common | row | ({"low": tokens[0], "high": 1500.0} if ends else {}))
+        self._write("laws", "gap_curves", curves)
+        self._write("laws", "crossovers", places)
 
     def _coverage_rows(self) -> list[dict]:
         row = {"truth": 0.15, "median": 0.15, "bias": 0.0, "spread": 0.03, "coverage": 0.85, "factor": 1.4}

@@ -187,6 +187,21 @@ def test_stronger_unlooped_models_stand_beside_the_loss_claim_and_decide_nothing
     assert "-0.2700 nats (no interval) for the Baseline of the best depth in s-s85" in row["reason"]
 
 
+def test_the_crossover_stands_beside_the_loss_claim_or_why_there_is_none(tmp_path):
+    world = World(tmp_path).write()
+    assert "No crossover: laws/crossovers.parquet has not been written." in world.verdicts()["C1"]["reason"]
+    row = row_of("crossovers", subset="all", tokens=3e5, low=2e5, high=4e5, window_low=1e5, window_high=9e5)
+    write_table(tmp_path / "laws", "crossovers", [row | {"changes": 1, "ahead_last": False, "basis": "t"}])
+    found = world.verdicts()["C1"]
+    assert "Over all cells SMELT falls behind at 3e5 tokens (from 2e5 to 4e5)." in found["reason"]
+    assert found["verdict"] == "reproduced"
+    write_table(tmp_path / "laws", "crossovers", [])
+    reason = "a crossover needs pairs at two horizons or more"
+    world.notes = [{"analysis": "crossover", "ok": False, "reason": reason}]
+    world.write_laws()
+    assert "No crossover: a crossover needs pairs" in world.verdicts()["C1"]["reason"]
+
+
 def test_absent_tables_are_not_measured_with_the_reason(tmp_path):
     found = World(tmp_path).verdicts()
     assert {row["verdict"] for row in found.values()} == {"not measured"}

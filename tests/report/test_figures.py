@@ -16,6 +16,7 @@ from smelt.errors import SmeltError
 from smelt.report.book import Report
 from smelt.report.clock import paces, time_table
 from smelt.report.contents import FIGURES, TABLES
+from smelt.report.crossing import crossing_text
 from smelt.report.data import Data, NotMeasured
 from smelt.report.figures import attention, domains, recipe, routing, scaling, training
 from smelt.report.style import _DARK, BLUE, GAP, GREY, INK, LOOKS, RED, log_ticks, power_label
@@ -59,6 +60,42 @@ def test_stronger_baselines_stand_beside_the_cell_s_own(drawn):
     assert frame["value"].tolist() == [0.02, 0.01, -0.03]
     html = (drawn / "tables" / "tableP5.html").read_text()
     assert "-0.0300" in html and "-0.0500 to 0.0500" in html
+
+
+def test_the_crossover_is_told_with_what_its_interval_is_made_of(drawn):
+    note = about(drawn, "figP4")["note"]
+    assert note.startswith("Over all cells SMELT overtakes at 1200 tokens (before 1500); at scale ")
+    assert "at scale xs SMELT overtakes at 1200 tokens (no interval)" in note
+    assert "t interval over cells (all cells)" in note
+    frame = pd.read_csv(drawn / "figures" / "figP4.csv")
+    first = frame[frame["subset"] == "all"].iloc[0]
+    # SMELT minus Baseline, the table's opposite.
+    assert (first["gap"], first["low"], first["high"]) == (0.005, -0.03, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({}, "over all cells SMELT overtakes at 3000 tokens (from 2000 to 4000)"),
+        ({"high": 9000.0}, "over all cells SMELT overtakes at 3000 tokens (after 2000)"),
+        ({"low": 1000.0, "high": 9000.0}, "at 3000 tokens (anywhere in the window or outside)"),
+        ({"changes": 3, "ahead_last": False}, "falls behind at 3000 tokens, the last of 3 changes (from"),
+        (
+            {"subset": "scale:B", "basis": "", "low": None, "high": None},
+            "at scale B SMELT overtakes at 3000 tokens (no",
+        ),
+        (
+            {"tokens": None, "low": None, "high": None},
+            "no crossover inside the window of 1000 to 9000 tokens over all cells: SMELT is ahead throughout",
+        ),
+        ({"tokens": np.nan, "low": 1000.0}, "SMELT is ahead throughout, but not clearly so before 4000"),
+        ({"tokens": None, "basis": "", "ahead_last": False}, "SMELT is behind throughout (no interval)"),
+    ],
+)
+def test_a_crossover_is_told_in_words(row, said):
+    whole = {"subset": "all", "tokens": 3000.0, "low": 2000.0, "high": 4000.0, "window_low": 1000.0}
+    whole |= {"window_high": 9000.0, "changes": 1, "ahead_first": False, "ahead_last": True, "basis": "t"}
+    assert said in crossing_text(whole | row)
 
 
 @pytest.mark.parametrize(
