@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,18 +113,33 @@ def _head_rows(step: Step, head: int, rows_p1: Tensor, queries_pj: Tensor) -> Te
     return attention_rows(q_pj1d, step.k_btgd[:, :, key_head : key_head + 1], mask_pjs)[:, 0]
 
 
-def role_masses(rows_vpjs: Tensor, prompts: Sequence[Prompt], draws: int) -> np.ndarray:
-    """Return the mass on each role, averaged over targets and prompts, `[w, visit, role]`."""
-    length = rows_vpjs.shape[-1]
-    roles_rps = torch.zeros(len(ROLES), len(prompts), length, device=rows_vpjs.device)
-    for index, prompt in enumerate(prompts):
-        for position, role in enumerate(prompt.roles):
-            roles_rps[ROLES.index(role), index, position] = 1
-    masses_pvr = torch.einsum("vpjs,rps->pvr", rows_vpjs, roles_rps) / rows_vpjs.shape[2]
+def part_labels(prompt: Prompt) -> list[tuple[str, int]]:
+    """Return for each token its role and which run of that role it is in, such as the second answer."""
+    labels = []
+    seen = Counter()
+    for role, tokens in itertools.groupby(prompt.roles):
+        seen[role] += 1
+        labels += [(role, seen[role]) for _ in tokens]
+    return labels
+
+
+def label_masses(
+    rows_vpjs: Tensor, labels: Sequence[Sequence[Hashable]], names: Sequence[Hashable], draws: int
+) -> np.ndarray:
+    """Return the mass on the tokens of each label, averaged over prompts, `[w, visit, target, label]`.
+
+    `labels` has one label a token for every prompt; `names` says of which labels the mass is asked.
+    """
+    visits, count, targets, length = rows_vpjs.shape
+    member_lps = torch.zeros(len(names), count, length, device=rows_vpjs.device)
+    for index, of_prompt in enumerate(labels):
+        for position, label in enumerate(of_prompt):
+            if label in names:
+                member_lps[names.index(label), index, position] = 1
     sums = DocumentSums(draws)
-    sums.begin(torch.arange(len(prompts), device=rows_vpjs.device))
-    sums.add("mass", masses_pvr)
-    return sums.mean("mass").reshape(-1, rows_vpjs.shape[0], len(ROLES))
+    sums.begin(torch.arange(count, device=rows_vpjs.device))
+    sums.add("mass", torch.einsum("vpjs,lps->pvjl", rows_vpjs, member_lps))
+    return sums.mean("mass").reshape(-1, visits, targets, len(names))
 
 
 def dyck_tables(
@@ -137,10 +154,12 @@ def dyck_tables(
 
     The head is chosen by `delta_choice`, its rise of perplexity on the prompts `choice`. Everything else is
     measured on the prompts `shown`, so that the choice does not flatter it: `delta`, the masses, and the map
-    of the first of them. The diagnostics compare the mean of the later visits with visit 0.
+    of the first of them. Intervals are over the prompts, which stand for documents here; the map of a
+    single one has none, so that the mass on the same part of all of them stands beside it. The diagnostics
+    compare the mean of the later visits with visit 0.
     """
     geometry = model.config.geometry
-    _, choice_wlh = head_deltas(model, choice, 0, mixed)
+    _, choice_wlh = head_deltas(model, choice, draws, mixed)
     perplexity_w, deltas_wlh = head_deltas(model, shown, draws, mixed)
     best, head = np.unravel_index(np.argmax(choice_wlh[0]), choice_wlh.shape[1:])
     layer, head = geometry.span[int(best)], int(head)
@@ -150,15 +169,15 @@ def dyck_tables(
             "layer": span_layer,
             "head": h,
             **fields(deltas_wlh[:, index, h], "delta"),
-            "delta_choice": float(choice_wlh[0, index, h]),
-            "perplexity": float(perplexity_w[0]),
+            **fields(choice_wlh[:, index, h], "delta_choice", "delta_choice_"),
+            **fields(perplexity_w, "perplexity", "perplexity_"),
             "selected": (span_layer, h) == (layer, head),
         }
         for index, span_layer in enumerate(geometry.span)
         for h in range(geometry.heads)
     ]
     rows_vpjs = target_rows(model, shown, layer, head, mixed)
-    masses_wvr = role_masses(rows_vpjs, shown, draws)
+    masses_wvr = label_masses(rows_vpjs, [prompt.roles for prompt in shown], ROLES, draws).mean(2)
     masses = [
         {"run": run, "visit": visit, "role": role, **fields(masses_wvr[:, visit, index], "mass")}
         for visit in range(geometry.loop_count)
@@ -171,26 +190,38 @@ def dyck_tables(
             ("dyck_answers", ROLES.index(DEMONSTRATION_ANSWER)),
         )
     ]
-    shown_map = _map_rows(run, rows_vpjs[:, 0], shown[0], layer, head)
+    shown_map = [
+        {"run": run, **row, "layer": layer, "head": head} for row in _map_rows(rows_vpjs, shown, draws)
+    ]
     return {"dyck_heads": heads, "dyck_map": shown_map, "dyck_mass": masses, "diagnostics": diagnostics}
 
 
-def _map_rows(run: str, rows_vjs: Tensor, prompt: Prompt, layer: int, head: int) -> list[dict[str, Any]]:
-    # A rectangle: the mass on what a target cannot see is exactly 0.
-    values = rows_vjs.tolist()
-    return [
-        {
-            "run": run,
-            "visit": visit,
-            "target": target,
-            "position": position,
-            "mass": values[visit][target][position],
-            "token": prompt.tokens[position],
-            "role": prompt.roles[position],
-            "layer": layer,
-            "head": head,
-        }
-        for visit in range(len(values))
-        for target in range(len(values[visit]))
-        for position in range(prompt.targets[-1])
-    ]
+def _map_rows(rows_vpjs: Tensor, shown: Sequence[Prompt], draws: int) -> Iterator[dict[str, Any]]:
+    """Yield the map of the first prompt, with the mass on a position's part averaged over all prompts."""
+    prompt, labels = shown[0], [part_labels(prompt) for prompt in shown]
+    names = list(dict.fromkeys(labels[0]))
+    parts_wvjl = label_masses(rows_vpjs, labels, names, draws)
+    values = rows_vpjs[:, 0].tolist()
+    for visit, target in itertools.product(range(len(values)), range(len(prompt.targets))):
+        parts = [_part(parts_wvjl[:, :, target, part], visit) for part in range(len(names))]
+        # A rectangle: the mass on what a target cannot see is exactly 0.
+        for position in range(prompt.targets[-1]):
+            part = names.index(labels[0][position])
+            yield {
+                "visit": visit,
+                "target": target,
+                "position": position,
+                "mass": values[visit][target][position],
+                "token": prompt.tokens[position],
+                "role": prompt.roles[position],
+                "part": part,
+                **parts[part],
+            }
+
+
+def _part(mass_wv: np.ndarray, visit: int) -> dict[str, float | None]:
+    """Return a part's mass at a visit and, at a later one, how it differs from visit 0's."""
+    mass = fields(mass_wv[:, visit], "part_mass", "part_")
+    if not visit:
+        return mass | {"change": None, "change_low": None, "change_high": None}
+    return mass | fields(mass_wv[:, visit] - mass_wv[:, 0], "change", "change_")

@@ -163,7 +163,7 @@ class Interventions:
                         "intervention": name,
                         "category": category,
                         **fields(mean_wc[:, len(names) + index], "rise"),
-                        "loss": float(mean_wc[0, index]),
+                        **fields(mean_wc[:, index], "loss", "loss_"),
                         "tokens": tokens,
                     }
                 )

@@ -114,10 +114,19 @@ _TABLES = {
         "control_high:f? chance:f?"
     ),
     "sink": "run:s layer:i visit:i head:i | mass:f low:f? high:f?",
-    "dyck_heads": "run:s layer:i head:i | delta:f low:f? high:f? delta_choice:f perplexity:f selected:b",
-    "dyck_map": ("run:s visit:i target:i position:i | mass:f token:s role:s layer:i head:i"),
+    "dyck_heads": (
+        "run:s layer:i head:i | delta:f low:f? high:f? delta_choice:f delta_choice_low:f? "
+        "delta_choice_high:f? perplexity:f perplexity_low:f? perplexity_high:f? selected:b"
+    ),
+    # `mass` is that of one prompt; `part` numbers the runs of one role, whose mass is a mean over prompts
+    "dyck_map": (
+        "run:s visit:i target:i position:i | mass:f token:s role:s layer:i head:i part:i part_mass:f "
+        "part_low:f? part_high:f? change:f? change_low:f? change_high:f?"
+    ),
     "dyck_mass": "run:s visit:i role:s | mass:f low:f? high:f?",
-    "interventions": ("run:s intervention:s category:s | rise:f low:f? high:f? loss:f tokens:i"),
+    "interventions": (
+        "run:s intervention:s category:s | rise:f low:f? high:f? loss:f loss_low:f? loss_high:f? tokens:i"
+    ),
     # report and results
     # value, low and high are those of `component`, the part of the claim that is hardest to establish
     "claims": (

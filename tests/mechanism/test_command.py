@@ -18,11 +18,27 @@ from smelt.mechanism.capture import TABLES, Cost, sample
 from smelt.mechanism.prompts import ANSWER, PAIRS, TARGETS, build_prompts, sequence
 from smelt.model import LoopedLM, ModelConfig, save_weights
 from smelt.results.parquet import read_rows
+from smelt.results.schemas import TABLES as SCHEMAS
 from smelt.study import load_study
 from tests.mechanism.conftest import BOS, as_corpus, make_batch
 
 # Tables that an unlooped run has rows of.
 UNLOOPED = {"diagnostics", "residual_flow", "sink", "update_cosine"}
+# The measured columns of every table, with the prefix of their intervals' ends.
+MEASURED = {
+    "diagnostics": {"value": "", "reference": "reference_", "difference": "difference_"},
+    "routing_overlap": {"fraction": ""},
+    "residual_flow": {"rms": "", "relative": "relative_"},
+    "norm_ratios": {"ratio": ""},
+    "update_cosine": {"cosine": ""},
+    "visit_cosine": {"cosine": ""},
+    "token_overlap": {"value": "", "control": "control_"},
+    "sink": {"mass": ""},
+    "dyck_heads": {"delta": "", "delta_choice": "delta_choice_", "perplexity": "perplexity_"},
+    "dyck_map": {"part_mass": "part_", "change": "change_"},
+    "dyck_mass": {"mass": ""},
+    "interventions": {"rise": "", "loss": "loss_"},
+}
 
 
 @pytest.fixture
@@ -94,13 +110,28 @@ def test_every_table_is_written_and_the_same_bytes_again(make_run, monkeypatch, 
 
 def test_intervals_hold_their_values(make_run, monkeypatch, tmp_path):
     call(monkeypatch, make_run("xs-s85-smelt"), tmp_path / "out")
-    checked = 0
-    for name, column in (("sink", "mass"), ("visit_cosine", "cosine"), ("norm_ratios", "ratio")):
-        for row in read_rows(tmp_path / "out" / f"{name}.parquet"):
-            width = row["high"] - row["low"]
-            assert row["low"] - width <= row[column] <= row["high"] + width
-            checked += width > 0
-    assert checked > 10
+    for name, columns in MEASURED.items():
+        rows, wide = read_rows(tmp_path / "out" / f"{name}.parquet"), 0
+        for column, prefix in columns.items():
+            for row in rows:
+                if row[column] is None:
+                    assert row[f"{prefix}low"] is row[f"{prefix}high"] is None
+                    continue
+                low, high = row[f"{prefix}low"], row[f"{prefix}high"]
+                assert 2 * low - high <= row[column] <= 2 * high - low
+                wide += high > low
+        assert wide > len(rows) / 4, name
+
+
+def test_every_measured_number_has_an_interval():
+    # What follows from the geometry alone, and the map of a single prompt, which has no documents to draw.
+    exact = {"chance", "chance_mean", ("dyck_map", "mass")}
+    for name in TABLES:
+        columns = {column.name: column for column in SCHEMAS[name].columns}
+        ends = {end for prefix in MEASURED[name].values() for end in (f"{prefix}low", f"{prefix}high")}
+        assert all(columns[end].nullable for end in ends)
+        values = {column for column in columns if columns[column].kind == "f"} - ends
+        assert {v for v in values if v not in exact and (name, v) not in exact} == set(MEASURED[name]), name
 
 
 def test_damaged_weights_are_refused(make_run, monkeypatch, tmp_path):

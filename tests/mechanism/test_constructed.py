@@ -1,14 +1,17 @@
 """Models in which the answer is known beforehand."""
 
+import itertools
+
+import numpy as np
 import pytest
 import torch
 
 from smelt.mechanism.capture import Capture
 from smelt.mechanism.dyck import dyck_tables, head_deltas, target_rows
 from smelt.mechanism.interventions import INTERVENTIONS, REUSE, Reuse
-from smelt.mechanism.prompts import ROLES, build_prompts
+from smelt.mechanism.prompts import ROLES, TARGETS, build_prompts
 from smelt.mechanism.statistics import hypergeometric
-from smelt.mechanism.walk import Pass
+from smelt.mechanism.walk import Edit, Pass
 from tests.mechanism.conftest import BOS, make_batch, make_model
 
 CATEGORIES = ["code", "web"]
@@ -184,6 +187,10 @@ def test_planted_copy_head_is_found_by_the_ablation(tokenizer, layer, head):
     assert [key for key, row in heads.items() if row["selected"]] == [(layer, head)]
     assert heads[layer, head]["low"] > 1
     assert all(abs(row["delta"]) < 1e-3 for key, row in heads.items() if key != (layer, head))
+    for row in heads.values():
+        assert row["delta_choice_low"] <= row["delta_choice"] <= row["delta_choice_high"]
+        assert 1 < row["perplexity_low"] < row["perplexity"] < row["perplexity_high"]
+    assert heads[layer, head]["delta_choice_low"] > 1
 
 
 def test_uniform_dyck_head_spreads_its_mass_by_role(tokenizer):
@@ -199,6 +206,33 @@ def test_uniform_dyck_head_spreads_its_mass_by_role(tokenizer):
         assert sum(row["mass"] for key, row in rows.items() if key[:2] == (0, target)) == pytest.approx(1)
         unseen = [row["mass"] for key, row in rows.items() if key[1] == target and key[2] >= end]
         assert unseen == [0] * 2 * (prompts[0].targets[-1] - end)
+
+
+def test_map_tells_the_mass_on_the_same_part_of_all_prompts(tokenizer):
+    """A uniform head: a part's mass is its share of what the target sees, and no visit changes it."""
+    prompts = build_prompts(tokenizer, BOS, 300, 4, 2)
+    tables = dyck_tables("run", copy_model(), build_prompts(tokenizer, BOS, 300, 4, 1), prompts, 50)
+    runs = [
+        [(role, len(list(tokens))) for role, tokens in itertools.groupby(prompt.roles)] for prompt in prompts
+    ]
+    assert len({tuple(role for role, _ in run) for run in runs}) == 1
+    found = {}
+    for row in tables["dyck_map"]:
+        assert row["role"] == runs[0][row["part"]][0]
+        found[row["visit"], row["target"], row["part"]] = row
+    assert len(found) == 2 * TARGETS * len(runs[0])
+    for (visit, target, part), row in found.items():
+        shares = []
+        for run, prompt in zip(runs, prompts, strict=True):
+            start, end = sum(length for _, length in run[:part]), prompt.targets[target]
+            shares.append(max(0, min(start + run[part][1], end) - start) / end)
+        assert row["part_mass"] == pytest.approx(sum(shares) / len(shares), rel=1e-4)
+        assert min(shares) - 1e-6 <= row["part_low"] <= row["part_high"] <= max(shares) + 1e-6
+        if visit:
+            changes = [row["change"], row["change_low"], row["change_high"]]
+            assert changes == pytest.approx([0, 0, 0], abs=1e-6)
+        else:
+            assert row["change"] is None
 
 
 def test_dyck_head_is_chosen_on_other_prompts_than_those_shown(tokenizer):
@@ -250,6 +284,35 @@ def test_single_visit_is_the_unlooped_model():
     assert rows["none", "all"]["loss"] == pytest.approx(whole, rel=1e-5)
     assert rows["none", "all"]["rise"] == 0
     assert rows["skip", "all"]["rise"] == pytest.approx(rows["skip", "all"]["loss"] - whole, abs=1e-5)
+
+
+def test_loss_and_rise_have_intervals_over_documents():
+    """Against draws made by hand: each document counts a Poisson number of times."""
+    model, batch = make_model(), make_batch()
+    rows = by(capture(model, batch, draws=200)["interventions"], "intervention", "category")
+    with torch.inference_mode():
+        walk = Pass(model, batch.inputs_bt, batch.segments_bt, batch.positions_bt)
+        losses = [
+            walk.losses(walk.final(edit), batch.targets_bt) for edit in (Edit(), Reuse(REUSE["values"]))
+        ]
+    documents, predicted = batch.documents_bt.flatten(), (batch.targets_bt >= 0).flatten()
+    intact, changed = (
+        np.array([loss_n[predicted & (documents == g)].double().sum() for g in documents.unique()])
+        for loss_n in losses
+    )
+    tokens = np.array([int((predicted & (documents == g)).sum()) for g in documents.unique()])
+    counts = [np.random.default_rng([0, int(g)]).poisson(1.0, 200) for g in documents.unique()]
+    weights = np.stack(counts, axis=1)
+    for name, sums, value in (
+        ("none", intact, "loss"),
+        ("values", changed, "loss"),
+        ("values", changed - intact, "rise"),
+    ):
+        low, high = np.percentile(weights @ sums / (weights @ tokens), [2.5, 97.5])
+        row, prefix = rows[name, "all"], "loss_" if value == "loss" else ""
+        assert row[value] == pytest.approx(sums.sum() / tokens.sum(), abs=1e-5)
+        assert (row[prefix + "low"], row[prefix + "high"]) == pytest.approx((low, high), abs=1e-5)
+        assert low < high
 
 
 def test_categories_split_the_rise():
