@@ -20,6 +20,7 @@ _WRITTEN_BY = {
     "power": ("power analysis", "budget tables"),
     "published_configs": ("published configurations", "budget tables"),
     "corpus_sources": ("text sources", "corpus build"),
+    "corpus_lengths": ("lengths of documents", "corpus build"),
     "train_log": ("training log", "train"),
     "throughput": ("training speed", "train"),
     "endpoints": ("validation loss of the endpoints", "evaluate run"),

@@ -1,12 +1,9 @@
-"""What the first page says of a study beside its figures: sizes and data."""
+"""What the first page says of a study beside its figures: sizes."""
 
 from __future__ import annotations
 
-from smelt.report.contents import Item
-from smelt.report.data import Data, NotMeasured
-from smelt.report.markup import missing_html
-from smelt.report.output import Column, TableView, table_html
-from smelt.report.tables.formats import counted, fixed, integer, short, text
+from smelt.report.data import Data
+from smelt.report.tables.formats import counted, short
 
 
 def facts(data: Data) -> list[tuple[str, str]]:
@@ -47,28 +44,3 @@ def _suite(name: str) -> str:
     if name == "local":
         return "local: tasks made by this project, not DCLM; scores cannot be compared with the paper's"
     return name
-
-
-def datacard(data: Data) -> str:
-    """Return the table of text sources, or a sentence where there is none."""
-    item = Item("data-card", "D", "Text sources", "")
-    try:
-        data.need("corpus_sources")
-    except NotMeasured as missing:
-        return missing_html("data-card", "Table D", "Text sources", str(missing))
-    frame = data.frame("SELECT * FROM corpus_sources ORDER BY category, source")
-    total = frame[["train_tokens", "validation_tokens"]].sum()
-    columns = (
-        Column("source", "Source", text, numeric=False),
-        Column("category", "Category", text, numeric=False),
-        Column("licence", "Licence", text, numeric=False),
-        Column("documents", "Documents", integer),
-        Column("train_tokens", "Training tokens", short),
-        Column("validation_tokens", "Held-out tokens", short),
-        Column("bytes_per_token", "Bytes a token", fixed(2)),
-        Column("repeated_8grams", "Repeated 8-grams", fixed(3)),
-    )
-    train, held = (short(total[name]) for name in ("train_tokens", "validation_tokens"))
-    note = f"In all {train} training and {held} held-out tokens."
-    view = TableView(columns, frame, note)
-    return table_html(item, view, caption="What the models were trained and tested on.")

@@ -21,6 +21,7 @@ from smelt.report.markup import caption_html, missing_html
 from smelt.report.style import dark_style
 
 PNG_DPI = 160
+PICTURE = ("svg", "png", "csv")  # a figure's files for readers
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,12 @@ def figure_html(item: Item, svg: str, note: str, below: str = "") -> str:
         f'<img src="data:image/svg+xml;base64,{data}" alt="{escape(item.alt)}"></div>'
         f"{caption_html(item.label, item.title, item.caption, note)}{below}</figure>"
     )
+
+
+def file_links(name: str, kinds: tuple[str, ...] = PICTURE) -> str:
+    """Return links to the files that the site has of a figure or table."""
+    links = ", ".join(f'<a href="files/{name}.{kind}">{kind.upper()}</a>' for kind in kinds)
+    return f'<p class="files">{links}</p>'
 
 
 def save_table(item: Item, view: TableView, folder: Path, reason: str = "") -> Shown:

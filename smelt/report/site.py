@@ -11,11 +11,13 @@ from smelt.files import atomic_path, read_json, write_text
 from smelt.report.answer import groups, headline, words
 from smelt.report.clock import pace_table, paces, plan, time_table
 from smelt.report.contents import FIGURES, SECTIONS, TABLES, Item, Section
+from smelt.report.costs import cost_table
 from smelt.report.data import Data, NotMeasured
-from smelt.report.facts import datacard, facts
+from smelt.report.datacard import datacard
+from smelt.report.facts import facts
 from smelt.report.ledger import MARKS, VERDICTS, ledger
 from smelt.report.markup import missing_html
-from smelt.report.output import figure_html
+from smelt.report.output import PICTURE, figure_html, file_links
 from smelt.report.page import TEMPLATES, render
 from smelt.report.tables.formats import interval_text, scientific
 from smelt.study import Study
@@ -33,13 +35,13 @@ def write_site(study: Study, out: Path) -> Path:
     results = out.parent
     data = Data(study, results / "results.duckdb")
     try:
-        index = render("index.html", **_values(data, results))
+        index = render("index.html", **_values(data, results, out))
     finally:
         data.close()
     for section in SECTIONS:
         _copy(results / "notebooks" / f"{section.notebook}.html", out / "notebooks", section)
         for name in section.figures:
-            for kind in ("svg", "png", "csv"):
+            for kind in PICTURE:
                 _copy(results / "figures" / f"{name}.{kind}", out / "files", section)
         for name in section.tables:
             _copy(results / "tables" / f"{name}.csv", out / "files", section)
@@ -62,7 +64,7 @@ def _present(path: Path, section: Section) -> Path:
     return path
 
 
-def _values(data: Data, results: Path) -> dict[str, Any]:
+def _values(data: Data, results: Path, out: Path) -> dict[str, Any]:
     rows = data.frame("SELECT key, value FROM provenance ORDER BY key").to_dict("records")
     return {
         "title": f"smelt: study {data.study.name}",
@@ -70,7 +72,7 @@ def _values(data: Data, results: Path) -> dict[str, Any]:
         "ledger": _ledger(data),
         "facts": facts(data),
         "sections": [_section(section, results) for section in SECTIONS if section.notebook != "09_claims"],
-        "datacard": datacard(data),
+        "datacard": datacard(data, out / "files"),
         "words": words(data),
         "clock": _clock(data),
         "provenance": [row for row in rows if not row["key"].startswith("spec_")],
@@ -106,7 +108,7 @@ def _ledger(data: Data) -> dict[str, Any]:
 
 def _clock(data: Data) -> dict[str, Any]:
     pace = paces(data)
-    return {"plan": plan(data), "tables": [pace_table(pace), time_table(data, pace)]}
+    return {"plan": plan(data), "tables": [pace_table(pace), time_table(data, pace), cost_table(data)]}
 
 
 def _section(section: Section, results: Path) -> dict[str, Any]:
@@ -125,7 +127,7 @@ def _figure(item: Item, section: Section, folder: Path) -> str:
     if about["not_measured"]:
         return missing_html(item.id, item.label, item.title, about["not_measured"])
     svg = _present(folder / f"{item.id}.svg", section).read_text(encoding="utf-8")
-    return figure_html(item, svg, about["note"], _files(item.id, ("svg", "png", "csv")))
+    return figure_html(item, svg, about["note"], file_links(item.id))
 
 
 def _table(item: Item, section: Section, folder: Path) -> str:
@@ -133,9 +135,4 @@ def _table(item: Item, section: Section, folder: Path) -> str:
     about = read_json(_present(folder / f"{item.id}.json", section))
     if about["not_measured"]:
         return html
-    return html.removesuffix("</figure>") + _files(item.id, ("csv",)) + "</figure>"
-
-
-def _files(name: str, kinds: tuple[str, ...]) -> str:
-    links = ", ".join(f'<a href="files/{name}.{kind}">{kind.upper()}</a>' for kind in kinds)
-    return f'<p class="files">{links}</p>'
+    return html.removesuffix("</figure>") + file_links(item.id, ("csv",)) + "</figure>"

@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 
 from smelt.errors import SmeltError
 from smelt.files import atomic_path
-from smelt.results.parquet import read_arrow, read_rows
+from smelt.results.costs import cost_rows
+from smelt.results.lengths import length_rows
+from smelt.results.parquet import arrow_schema, read_arrow, read_rows
 from smelt.results.provenance import provenance_rows
 from smelt.results.schemas import SQL_TYPES, TABLES, Table
 from smelt.results.stages import require, stage_files
@@ -50,6 +52,11 @@ def build_database(
     for run, spec_hash in sorted(runs.items()):
         if not partial or (results / "runs" / run / MANIFEST).exists():
             _check_trained(study, results / "runs" / run, spec_hash)
+    derived = {
+        "corpus_lengths": _lengths(results / "corpus", partial),
+        "stage_costs": cost_rows(results, runs),
+        "provenance": provenance_rows(study, results, runs),
+    }
     counts = {}
     with atomic_path(out) as temporary:
         try:
@@ -58,7 +65,8 @@ def build_database(
                     _create(connection, table)
                     if found := [path for path in files if path.stem == name]:
                         _load(connection, table, found, runs)
-                _insert_provenance(connection, provenance_rows(study, results, runs))
+                for name, found in derived.items():
+                    _insert(connection, TABLES[name], pa.Table.from_pylist(found, arrow_schema(TABLES[name])))
                 for name, table in TABLES.items():
                     counts[name] = _check_keys(connection, table)
                 connection.execute("CHECKPOINT")
@@ -110,21 +118,27 @@ def _load(
     connection: duckdb.DuckDBPyConnection, table: Table, files: list[Path], runs: dict[str, str]
 ) -> None:
     """Insert the rows of `files`, which are in the order of the runs they hold, sorted by key."""
-    keys = ", ".join(f'"{key}"' for key in table.key_names)
-    columns = ", ".join(f'"{column.name}"' for column in table.columns)
     for path in files:
         # DuckDB's own reader checks no checksum.
         rows = read_arrow(path)
         if "run" in table.key_names:
             _check_runs(path, rows, runs)
-        connection.register("rows", rows)
-        connection.execute(f'INSERT INTO "{table.name}" SELECT {columns} FROM rows ORDER BY {keys}')
-        connection.unregister("rows")
+        _insert(connection, table, rows)
 
 
-def _insert_provenance(connection: duckdb.DuckDBPyConnection, rows: list[dict[str, str]]) -> None:
-    values = sorted((row["key"], row["value"]) for row in rows)
-    connection.executemany("INSERT INTO provenance VALUES (?, ?)", values)
+def _insert(connection: duckdb.DuckDBPyConnection, table: Table, rows: pa.Table) -> None:
+    keys = ", ".join(f'"{key}"' for key in table.key_names)
+    columns = ", ".join(f'"{column.name}"' for column in table.columns)
+    connection.register("rows", rows)
+    connection.execute(f'INSERT INTO "{table.name}" SELECT {columns} FROM rows ORDER BY {keys}')
+    connection.unregister("rows")
+
+
+def _lengths(corpus: Path, partial: bool) -> list[dict[str, Any]]:
+    """Return the lengths of the documents; of a study under way, none before the corpus is built."""
+    if partial and not (corpus / MANIFEST).exists():
+        return []
+    return length_rows(corpus)
 
 
 def _check_runs(path: Path, rows: pa.Table, runs: dict[str, str]) -> None:

@@ -27,6 +27,8 @@ _TABLES = {
         "source:s | category:s licence:s documents:i train_tokens:i validation_tokens:i bytes:i "
         "bytes_per_token:f repeated_8grams:f sha256:s"
     ),
+    # from the corpus's index of documents; a bucket is named by its bound in tokens, the last one has none
+    "corpus_lengths": "source:s split:s length_bucket:i | category:s documents:i tokens:i",
     # train
     "train_log": (
         "run:s phase:s horizon:i step:i | tokens:i flops:f loss:f lr:f grad_norm:f balance_loss:f "
@@ -134,6 +136,8 @@ _TABLES = {
         "verdict:s reason:s rule:s scope:s power:s"
     ),
     "provenance": "key:s | value:s",
+    # from Snakemake's benchmark records; `job` is a run, or `all` where a stage has one job
+    "stage_costs": "stage:s job:s | seconds:f cores:i devices:i",
 }
 
 SQL_TYPES = {"s": "VARCHAR", "i": "BIGINT", "f": "DOUBLE", "b": "BOOLEAN"}

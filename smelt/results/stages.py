@@ -54,6 +54,8 @@ OF_GRID_RUN = {
         "interventions",
     ),
 }
+# Tables that the database is given from other files: the corpus's index, Snakemake's records.
+DERIVED = ("corpus_lengths", "stage_costs", "provenance")
 STAGES = (*OF_STUDY, *OF_RUN, *OF_GRID_RUN)
 
 

@@ -10,9 +10,11 @@ import functools
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from smelt.budget import resolve_run
-from smelt.files import write_json
+from smelt.files import sha256_file, write_json
 from smelt.results.parquet import write_table
 from smelt.results.schemas import TABLES
 from smelt.results.stages import stage_files
@@ -71,6 +73,7 @@ class Synthetic(MechanismRows, LawRows):
                 self._mechanism(run)
         self._laws()
         self._claims()
+        self._benchmarks()
         # What no figure reads is there, but empty.
         for path in stage_files(self.folder, self.runs, [point.run for point in self.grid]):
             if path.stem not in self.skip and not path.exists():
@@ -182,7 +185,7 @@ class Synthetic(MechanismRows, LawRows):
         self._write("budget", "published_configs", published)
 
     def _corpus(self) -> None:
-        write_json(self.folder / "corpus" / "manifest.json", {"synthetic": True})
+        self._documents()
         rows = [
             {
                 "source": source,
@@ -199,6 +202,35 @@ class Synthetic(MechanismRows, LawRows):
             for source, category in self.sources
         ]
         self._write("corpus", "corpus_sources", rows)
+
+    def _documents(self) -> None:
+        """The corpus's index with 80 documents a source, a quarter of them held out, and its manifest."""
+        columns = {name: [] for name in ("source", "category", "split", "tokens")}
+        for source, category in self.sources:
+            tokens = np.exp(self.random.normal(5.5, 1.5, 80)).astype(int) + 2
+            columns["source"] += 80 * [source]
+            columns["category"] += 80 * [category]
+            columns["split"] += 20 * ["validation"] + 45 * ["trunk"] + 15 * ["decay"]
+            columns["tokens"] += tokens.tolist()
+        folder = self.folder / "corpus"
+        folder.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(columns), folder / "documents.parquet")
+        files = {"documents.parquet": sha256_file(folder / "documents.parquet"), "tokenizer.json": "0" * 64}
+        sizes = {"vocab": 256, "bos": 0, "pad": 1, "context": 128, "attended_context": 64.0}
+        splits = {"validation": 1, "trunk": 1, "decay": 1}
+        rest = {"format": 1, "set": "synthetic", "shards": [], "splits": splits, "files": files}
+        write_json(folder / "manifest.json", sizes | rest)
+
+    def _benchmarks(self) -> None:
+        """Snakemake's records: a job of evaluation takes a second, the corpus two on four cores."""
+        folder = self.folder / "benchmarks"
+        single = {"budget_tables": 1, "corpus_build": 2, "tasks": 1, "laws_fit": 3, "claims": 1}
+        for stage, seconds in single.items():
+            write_json(folder / f"{stage}.jsonl", {"s": seconds, "threads": 4 if seconds == 2 else 1})
+        for run in self.runs.values():
+            stages = ["train_run", "evaluate_run"] + ["mechanism_run"] * (run["grouping"] == "grid")
+            for stage in stages:
+                write_json(folder / stage / f"{run['run']}.jsonl", {"s": 1.0, "threads": 1})
 
     def _loss(self, run: dict, tokens: float) -> float:
         """The paper's law at the study's place in the paper's window."""

@@ -69,7 +69,7 @@ def test_the_first_page(data, tmp_path, monkeypatch):
     monkeypatch.setattr(site, "_section", lambda section, results: {
         "id": "00", "title": HOSTILE, "notebook": "00", "items": [],
     })  # fmt: skip
-    html = render("index.html", **site._values(data, tmp_path))
+    html = render("index.html", **site._values(data, tmp_path, tmp_path))
     assert_text(html)
     assert html.count("&lt;script&gt;alert(1)") > 20
 

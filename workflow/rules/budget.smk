@@ -10,6 +10,8 @@ rule budget_tables:
         published=f"{RESULTS}/budget/published_configs.parquet",
     log:
         f"{RESULTS}/logs/budget_tables.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/budget_tables.jsonl"
     conda:
         "../../environment.yml"
     threads: 1

@@ -35,6 +35,8 @@ rule corpus_build:
         sources=f"{RESULTS}/corpus/corpus_sources.parquet",
     log:
         f"{RESULTS}/logs/corpus_build.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/corpus_build.jsonl"
     conda:
         "../../environment.yml"
     threads: 8

@@ -8,6 +8,8 @@ rule tasks:
         f"{RESULTS}/tasks/tasks.json",
     log:
         f"{RESULTS}/logs/tasks.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/tasks.jsonl"
     conda:
         "../../environment.yml"
     threads: 1
@@ -39,6 +41,8 @@ rule evaluate_run:
         answers=f"{RESULTS}/evaluate/{{run}}/items.parquet",
     log:
         f"{RESULTS}/logs/evaluate/{{run}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/evaluate_run/{{run}}.jsonl"
     conda:
         "../../environment.yml"
     threads: 1

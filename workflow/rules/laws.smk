@@ -11,6 +11,8 @@ rule laws_fit:
         expand(f"{RESULTS}/laws/{{table}}.parquet", table=OF_STUDY["laws"]),
     log:
         f"{RESULTS}/logs/laws_fit.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/laws_fit.jsonl"
     conda:
         "../../environment.yml"
     threads: 1
@@ -40,6 +42,8 @@ rule claims:
         f"{RESULTS}/claims/claims.parquet",
     log:
         f"{RESULTS}/logs/claims.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/claims.jsonl"
     conda:
         "../../environment.yml"
     threads: 1

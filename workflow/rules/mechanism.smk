@@ -14,6 +14,8 @@ rule mechanism_run:
         ),
     log:
         f"{RESULTS}/logs/mechanism/{{run}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/mechanism_run/{{run}}.jsonl"
     conda:
         "../../environment.yml"
     threads: 1

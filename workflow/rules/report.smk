@@ -20,6 +20,8 @@ CAPTIONS = {
 rule database:
     input:
         rules.budget_tables.output,
+        rules.corpus_build.output.manifest,
+        rules.corpus_build.output.documents,
         rules.corpus_build.output.sources,
         rules.train.input,
         rules.evaluate.input,

@@ -11,6 +11,8 @@ rule train_run:
         throughput=f"{RESULTS}/runs/{{run}}/throughput.parquet",
     log:
         f"{RESULTS}/logs/train/{{run}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/train_run/{{run}}.jsonl"
     retries: 2
     conda:
         "../../environment.yml"
