@@ -51,8 +51,8 @@ def test_the_card_states_thresholds_and_what_a_validation_reads(data, tmp_path):
     assert "fewer than 30 held-out documents, or fewer than 2k held-out tokens" in html
     assert "Thin are 6 of 6 sources, " in html
     read = data.frame(
-        "SELECT sum(documents) AS d FROM validation WHERE run = (SELECT min(run) FROM validation) AND horizon = "
-        "(SELECT min(horizon) FROM validation)"
+        "SELECT sum(documents) AS d FROM validation WHERE run = (SELECT min(run) FROM validation) "
+        "AND horizon = (SELECT min(horizon) FROM validation)"
     )["d"].iloc[0]
     assert f"reads {int(read)} documents" in html
     assert len(pd.read_csv(tmp_path / "figD1.csv")) == len(lengths(data))

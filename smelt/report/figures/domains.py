@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from smelt.report.data import Data, NotMeasured
 from smelt.report.output import Drawing
 from smelt.report.style import (
     AMBER,
     GREY,
+    GRID,
     INK,
     LOOKS,
     PAIR,
@@ -22,16 +26,18 @@ from smelt.report.style import (
     pair_handles,
     panels,
     plt,
-    span_limits,
 )
-from smelt.report.tables.formats import counted, joined, scientific
+from smelt.report.suite import RAW, cut_prompts, cut_share_note, mostly_cut, suite_note
+from smelt.report.tables.formats import counted, interval, joined, scientific
+from smelt.report.whiskers import cut_note, frame_axis, readable, whiskers
 
 # Printed in section 7 of the paper, percent.
 _PAPER_CATEGORIES = {"Code": 20.4, "Finance": 16.8, "Math/STEM": 16.6, "Knowledge": 14.9, "Web": 14.8}
 _PAPER_QUARTILES = {"1": 18.0, "2": 16.3, "3": 13.8, "4": 15.9}
 # Mean improvement of long over that of short documents.
 _PAPER_RATIOS = {"smelt": 1.52, "experts": 0.88, "parameters": 0.98}
-_CUT = "Intervals are drawn to at most 15 points beyond the lines."
+# Intervals of accuracies are drawn at least so many points beyond the lines.
+_ROOM = 5.0
 _FAMILIES = {
     "smelt": ("SMELT against Baseline", {"color": RED, "marker": "s"}),
     "experts": ("more experts", {"color": AMBER, "marker": "^", "linestyle": "--"}),
@@ -67,7 +73,10 @@ def _gains(data: Data, prefix: str, paper: dict[str, float], label: str) -> Draw
     figure, axis = plt.subplots(figsize=(WIDTH, 2.9))
     places = frame["name"].map({name: i for i, name in enumerate(names)})
     axis.bar(places, frame["gain"], width=0.55, color=RED, alpha=0.85, edgecolor="none")
-    _whiskers(axis, places, frame)
+    points = [0.0, *frame["gain"], *frame["paper"]]
+    limits = readable(points)
+    cut = whiskers(axis, places, frame["low"], frame["high"], limits, INK)
+    frame_axis(axis, points, frame["low"], frame["high"], limits)
     axis.plot(places + 0.16, frame["paper"], **PAPER)
     axis.axhline(0, color=GREY, linewidth=0.8)
     axis.set_xticks(range(len(names)), names)
@@ -75,14 +84,11 @@ def _gains(data: Data, prefix: str, paper: dict[str, float], label: str) -> Draw
     handles = [Line2D([], [], color=RED, linewidth=6, label="this study, 95% interval")]
     legend_above(figure, [*handles, Line2D([], [], label="paper (1e21 FLOPs)", **PAPER)])
     budget, sparsity = frame["budget"].iloc[0], frame["sparsity"].iloc[0]
-    note = joined(f"At {scientific(budget)} FLOPs and S = {sparsity}%.", data.law_doubt())
-    return Drawing(figure, frame, note)
-
-
-def _whiskers(axis: Axes, places: pd.Series, frame: pd.DataFrame) -> None:
-    for place, low, high in zip(places, frame["low"], frame["high"], strict=True):
-        if low == low and high == high:
-            axis.plot([place, place], [low, high], color=INK, linewidth=1.2)
+    note = f"At {scientific(budget)} FLOPs and S = {sparsity}%."
+    beyond = frame[(frame["low"] < limits[0]) | (frame["high"] > limits[1])]
+    ends = [f"{row['name']} from {interval(row.low, row.high, 0)}%" for _, row in beyond.iterrows()]
+    ends = f"Cut: {', '.join(ends)}." if ends else ""
+    return Drawing(figure, frame, joined(note, cut_note(cut), ends, data.law_doubt()))
 
 
 def length_profile(data: Data) -> Drawing:
@@ -92,20 +98,23 @@ def length_profile(data: Data) -> Drawing:
     figure, axis = plt.subplots(figsize=(WIDTH, 3.0))
     buckets = sorted(frame["bucket"].unique())
     places = {bucket: i for i, bucket in enumerate(buckets)}
-    handles = []
+    drawn = frame.dropna(subset="normalised")
+    limits = readable([1.0, *drawn["normalised"]])
+    handles, cut = [], 0
     for beside, (family, (label, style)) in zip((-0.06, 0.0, 0.06), _FAMILIES.items(), strict=True):
-        part = frame[frame["family"] == family].dropna(subset="normalised")
+        part = drawn[drawn["family"] == family]
         if part.empty:
             continue
         x = part["bucket"].map(places) + beside
         axis.plot(x, part["normalised"], **style)
-        axis.vlines(x, part["low"], part["high"], color=style["color"], linewidth=1)
+        cut += whiskers(axis, x, part["low"], part["high"], limits, style["color"])
         handles.append(Line2D([], [], label=label, **style))
     axis.axhline(1, color=GREY, linewidth=0.8)
+    frame_axis(axis, [1.0, *drawn["normalised"]], drawn["low"], drawn["high"], limits)
     axis.set_xticks(range(len(buckets)), buckets)
     axis.set(xlabel="Document length (tokens, upper bound)", ylabel="Improvement / its mean")
     legend_above(figure, handles)
-    return Drawing(figure, frame, joined(_absent_note(frame), _length_note(data)))
+    return Drawing(figure, frame, joined(_absent_note(frame), _length_note(data), cut_note(cut)))
 
 
 def _absent_note(frame: pd.DataFrame) -> str:
@@ -138,12 +147,15 @@ def shots(data: Data) -> Drawing:
         raise NotMeasured(
             f"Not measured: no number of demonstrations of study {data.study.name} has every task."
         )
+    tasks = frame[frame["task"] != "mean"]["task"].unique()
     figure, axis = plt.subplots(figsize=(WIDTH, 3.0))
-    _shot_lines(axis, mean)
+    prompts = _prompts(data, tasks)
+    shaded = mostly_cut(prompts)
+    cut = _shot_lines(axis, mean, shaded)
     axis.set(xlabel="Demonstrations k", ylabel="Mean accuracy (%)")
-    legend_above(figure, pair_handles(line=True))
-    tasks = frame[frame["task"] != "mean"]["task"].nunique()
-    return Drawing(figure, mean, f"{counted(tasks, 'task')}. {_gap_note(mean)} {_CUT}")
+    legend_above(figure, _shot_handles(bool(shaded)))
+    note = joined(f"{counted(len(tasks), 'task')}.", _gap_note(mean), _shot_note(data, prompts, cut))
+    return Drawing(figure, mean, note)
 
 
 def dyck_shots(data: Data) -> Drawing:
@@ -153,13 +165,15 @@ def dyck_shots(data: Data) -> Drawing:
     if frame.empty:
         raise NotMeasured(f"Not measured: the tasks of study {data.study.name} have no Dyck languages.")
     figure, axis = plt.subplots(figsize=(WIDTH, 3.0))
-    _shot_lines(axis, frame)
+    prompts = _prompts(data, frame["task"].unique())
+    shaded = mostly_cut(prompts)
+    cut = _shot_lines(axis, frame, shaded)
     axis.set(xlabel="Demonstrations k", ylabel="Accuracy (%)")
-    legend_above(figure, pair_handles(line=True))
+    legend_above(figure, _shot_handles(bool(shaded)))
     last = frame[frame["shots"] == frame["shots"].max()].set_index("arch")["accuracy"]
     values = ", ".join(f"{LOOKS[arch].label} {last[arch]:.1f}" for arch in PAIR if arch in last)
-    note = f"At k = {frame['shots'].max()}: {values} (the paper at k = 32: Baseline 26.4, SMELT 29.8). {_CUT}"
-    return Drawing(figure, frame, note)
+    note = f"At k = {frame['shots'].max()}: {values} (the paper at k = 32: Baseline 26.4, SMELT 29.8)."
+    return Drawing(figure, frame, joined(note, _shot_note(data, prompts, cut)))
 
 
 def task_shots(data: Data) -> Drawing:
@@ -169,14 +183,31 @@ def task_shots(data: Data) -> Drawing:
     tests = data.frame("SELECT task, significant FROM shot_tests").set_index("task")["significant"]
     tasks = sorted(frame["task"].unique())
     figure, axes = panels(len(tasks), columns=4, height=1.75, share_y=False, share_x=False)
+    prompts, cut, shaded = _prompts(data, tasks), 0, False
     for axis, task in zip(axes, tasks, strict=True):
-        _shot_lines(axis, frame[frame["task"] == task])
+        mostly = mostly_cut(prompts[prompts["task"] == task])
+        cut += _shot_lines(axis, frame[frame["task"] == task], mostly)
+        shaded |= bool(mostly)
         axis.set_title(_short(task) + (" *" if tests.get(task, False) else ""), fontsize=8)
     outer_labels(axes, "k", "Accuracy (%)")
-    legend_above(figure, pair_handles(line=True))
+    legend_above(figure, _shot_handles(bool(shaded)))
     gaining = f"{int(tests.sum())} of {counted(len(tests), 'task')}"
-    note = f"{gaining} gain significantly (the paper: 14 of 16). {_CUT}"
-    return Drawing(figure, frame, note)
+    note = f"{gaining} gain significantly (the paper: 14 of 16)."
+    return Drawing(figure, frame, joined(note, _shot_note(data, prompts, cut)))
+
+
+def _prompts(data: Data, tasks: Iterable[str]) -> pd.DataFrame:
+    prompts = cut_prompts(data)
+    return prompts[prompts["task"].isin(list(tasks))]
+
+
+def _shot_note(data: Data, prompts: pd.DataFrame, cut: int) -> str:
+    return joined(suite_note(data, RAW), cut_share_note(data, prompts), cut_note(cut))
+
+
+def _shot_handles(shaded: bool) -> list:
+    """Return legend handles of the pair and, on request, of shaded numbers of demonstrations."""
+    return pair_handles(line=True) + [Patch(color=GRID, label="most prompts cut")] * shaded
 
 
 def _short(task: str) -> str:
@@ -196,27 +227,29 @@ def _curves(data: Data) -> pd.DataFrame:
     )
 
 
-def _shot_lines(axis: Axes, frame: pd.DataFrame) -> None:
-    """Draw accuracy against k, evenly spaced; intervals are cut off at 0, 100 and 15 points off the lines.
+def _shot_lines(axis: Axes, frame: pd.DataFrame, shaded: set[int]) -> int:
+    """Draw accuracy against k, evenly spaced, with `shaded` numbers of k; return how many intervals are cut.
 
-    The pair stand a little apart, so that their intervals do not lie on each other.
+    No interval leaves 0 to 100. The pair stand a little apart, so that their intervals do not lie on each
+    other.
     """
     counts = sorted(frame["shots"].unique())
     places = {count: i for i, count in enumerate(counts)}
-    bottom, top = max(0.0, frame["accuracy"].min() - 15), min(100.0, frame["accuracy"].max() + 15)
-    shown = [max(0.0, frame["accuracy"].min() - 1), min(100.0, frame["accuracy"].max() + 1)]
+    frame = frame.assign(low=frame["low"].clip(0, 100), high=frame["high"].clip(0, 100))
+    limits = readable(frame["accuracy"], _ROOM)
+    for count in shaded & places.keys():
+        axis.axvspan(places[count] - 0.5, places[count] + 0.5, color=GRID, linewidth=0, zorder=0)
+    cut = 0
     for arch, beside in zip(PAIR, (-0.04, 0.04), strict=True):
         part = frame[frame["arch"] == arch].sort_values("shots")
-        x, low, high = (
-            part["shots"].map(places) + beside,
-            part["low"].clip(bottom, top),
-            part["high"].clip(bottom, top),
-        )
+        x = part["shots"].map(places) + beside
         axis.plot(x, part["accuracy"], **LOOKS[arch].points(), linewidth=1.2)
-        axis.vlines(x, low, high, color=LOOKS[arch].colour, linewidth=1)
-        shown += [*low.dropna(), *high.dropna()]
-    axis.set_ylim(*span_limits(shown))
+        cut += whiskers(axis, x, part["low"], part["high"], limits, LOOKS[arch].colour)
+    around = [max(0.0, frame["accuracy"].min() - 1), min(100.0, frame["accuracy"].max() + 1)]
+    frame_axis(axis, [*around, *frame["accuracy"]], frame["low"], frame["high"], limits)
+    axis.set_xlim(-0.5, len(counts) - 0.5)
     axis.set_xticks(range(len(counts)), counts)
+    return cut
 
 
 def _gap_note(mean: pd.DataFrame) -> str:

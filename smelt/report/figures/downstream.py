@@ -27,9 +27,11 @@ from smelt.report.style import (
     power_label,
     sparsity_title,
 )
+from smelt.report.suite import RAW, suite_note
 from smelt.report.tables.formats import counted, joined
 
 _COMPUTE = "Training compute (FLOPs)"
+_BASELINES = "random baselines that centre Core: {}"
 _METRICS = {
     "completion": ("Completion", "Completion (nats per token)", 1.0),
     "core": ("Core", "Core (centred accuracy, %)", 100.0),
@@ -92,24 +94,18 @@ def _by_sparsity(data: Data, metric: str, line: float | None = None) -> Drawing:
     if line is not None:
         handles.append(Line2D([], [], color=GREY, linestyle=":", label="chance"))
     legend_above(figure, handles)
-    return Drawing(figure, frame, _wins(frame, metric))
+    note = suite_note(data, _BASELINES if metric == "core" else "the score uses no random baseline")
+    return Drawing(figure, frame, joined(_wins(frame, metric), note))
 
 
 def _wins(frame: pd.DataFrame, metric: str) -> str:
     table = frame.pivot_table(index=["cell", "seed", "horizon"], columns="arch", values="value")
     if not set(PAIR) <= set(table):
-        return _suite_note(frame)
+        return ""
     table = table.dropna(subset=list(PAIR))
     gap = (table["smelt"] - table["baseline"]) * (-1 if metric == "completion" else 1)
     ties = f", equal in {tied}" if (tied := int((gap == 0).sum())) else ""
-    wins = f"SMELT is better in {int((gap > 0).sum())} of {len(gap)} pairs{ties} ({_PAPER_WINS[metric]})."
-    return f"{wins} {_suite_note(frame)}"
-
-
-def _suite_note(frame: pd.DataFrame) -> str:
-    suite, version = frame["suite"].iloc[0], frame["baseline_version"].iloc[0]
-    own = " (this project's own tasks, not DCLM)" if suite == "local" else ""
-    return f"Suite: {suite}{own}; random baselines: {version or 'none'}."
+    return f"SMELT is better in {int((gap > 0).sum())} of {len(gap)} pairs{ties} ({_PAPER_WINS[metric]})."
 
 
 def calibration(data: Data) -> Drawing:
@@ -134,7 +130,7 @@ def calibration(data: Data) -> Drawing:
         notes.append(f"{_METRICS[metric][0]} {curve['r2']:.3f}")
     legend_above(figure, [*pair_handles(), Line2D([], [], color=INK, label="sigmoid fitted on the Baseline")])
     note = f"R² of the fits: {', '.join(notes)} (the paper: Completion 0.997, Core 0.974, MMLU 0.911)."
-    note = joined(note, _doubt(data, shown))
+    note = joined(note, _doubt(data, shown), suite_note(data, _BASELINES))
     return Drawing(figure, pd.concat(frames, ignore_index=True), note)
 
 
@@ -151,7 +147,8 @@ def residuals_by_scale(data: Data) -> Drawing:
     }
     factor = frame["metric"].map({metric: unit for metric, (_, _, unit) in _METRICS.items()})
     drawing = _residual_map(data, frame.assign(residual=frame["residual"] * factor), labels)
-    return replace(drawing, note=joined(drawing.note, _doubt(data, sorted(frame["metric"].unique()))))
+    doubt = _doubt(data, sorted(frame["metric"].unique()))
+    return replace(drawing, note=joined(drawing.note, doubt, suite_note(data, _BASELINES)))
 
 
 def residuals_by_category(data: Data) -> Drawing:
@@ -170,13 +167,11 @@ def residuals_by_category(data: Data) -> Drawing:
     frame = frame[~impossible]
     labels = {name: name.capitalize() for name in sorted(frame["metric"].unique())}
     drawing = _residual_map(data, frame, labels, "points of accuracy")
-    drawing = replace(drawing, note=joined(drawing.note, _task_doubt(data, frame["task"])))
-    if not impossible.any():
-        return drawing
-    left_out = (
-        f"{int(impossible.sum())} residuals beyond 100 points, where a curve is extrapolated, are left out."
-    )
-    return replace(drawing, note=f"{drawing.note} {left_out}")
+    count = int(impossible.sum())
+    left_out = f"{count} residuals beyond 100 points, where a curve is extrapolated, are left out."
+    doubt = _task_doubt(data, frame["task"])
+    note = joined(drawing.note, doubt, left_out if count else "", suite_note(data, RAW))
+    return replace(drawing, note=note)
 
 
 def _doubt(data: Data, metrics: list[str]) -> str:
@@ -219,10 +214,9 @@ def _residual_map(data: Data, frame: pd.DataFrame, labels: dict[str, str], unit:
     axis.set_yticklabels([labels[row] for row in rows], rotation=0)
     axis.set(xlabel="Scale", ylabel="")
     drawn = table.rename_axis("metric").reset_index()
-    note = f"Values in {unit}; " if unit else ""
-    return Drawing(
-        figure, drawn, f"{note}positive is better than a Baseline of the same loss; colour by row."
-    )
+    start = f"Values in {unit}; positive" if unit else "Positive"
+    note = f"{start} is better than a Baseline of the same loss; colour by row."
+    return Drawing(figure, drawn, note)
 
 
 def radar(data: Data) -> Drawing:
@@ -261,7 +255,7 @@ def radar(data: Data) -> Drawing:
     handles = [*pair_handles(line=True), Line2D([], [], color=GREY, linestyle=":", label="chance")]
     figure.legend(handles=handles, loc="outside lower center", ncols=3)
     note = f"Accuracy in %, scale {data.scales[-1]}, S = {data.sparsities[-1]}%, last endpoint."
-    return Drawing(figure, frame, note)
+    return Drawing(figure, frame, joined(note, suite_note(data, "chance is that of random baselines {}")))
 
 
 def _loop(axis, angles: np.ndarray, values: np.ndarray, **style) -> None:

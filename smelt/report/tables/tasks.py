@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from smelt.report.data import Data
 from smelt.report.output import Column, TableView
-from smelt.report.tables.formats import fixed, integer, text
+from smelt.report.suite import suite_note
+from smelt.report.tables.formats import fixed, integer, joined, text
 
 
 def tasks(data: Data) -> TableView:
@@ -34,4 +35,5 @@ def tasks(data: Data) -> TableView:
         Column("smelt", "SMELT (%)", fixed(1)),
     )
     note = "Accuracy: mean over cells, demonstrations and seeds at the last endpoint."
-    return TableView(columns, frame, note)
+    suite = suite_note(data, "accuracies are raw, chance is that of random baselines {}")
+    return TableView(columns, frame, joined(note, suite))
