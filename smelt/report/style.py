@@ -124,13 +124,16 @@ def use_theme() -> None:
 
 
 def dark_style() -> str:
-    """Return CSS that turns a figure's colours into those for a dark page, for an SVG without background."""
+    """Return CSS that turns a figure's colours into those for a dark page, for an SVG without background.
+
+    Opened by itself it then has a dark page too.
+    """
     rules = [
         f'[style*="{kind}: {colour}"] {{ {kind}: {dark} !important }}'
         for colour, dark in _DARK.items()
         for kind in ("fill", "stroke")
     ]
-    return f"@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}"
+    return f"svg {{ color-scheme: light dark }} @media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}"
 
 
 def panels(

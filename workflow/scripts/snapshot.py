@@ -1,7 +1,7 @@
 """Copy the report of a finished study to docs/snapshot/<study>, small enough to be kept in the repository.
 
-Pages of a report carry their pictures inside; here every picture is one file, as SVG or PNG, whichever is
-smaller, and all pages show it. Used by `make snapshot STUDY=nano`.
+Pages of a report carry their pictures inside; here every picture is one file and all pages show it. That is
+the SVG, which has colours for a dark page as well. Used by `make snapshot STUDY=nano`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from smelt.study import Study, load_study
 LIMIT = 10_000_000  # bytes of a snapshot
 # Pictures for README.md, as PNG beside the pages: loss against compute, and the gap against tokens.
 FRONT = ("fig03", "figP2")
-PICTURES = (".svg", ".png")
 # What the study was run with: rows of the table `provenance` and their names in provenance.json.
 PROVENANCE = {
     "git_commit": "commit",
@@ -50,7 +49,7 @@ def snapshot(study: Study, results: Path, out: Path) -> Path:
     report = results / "report"
     _present(report / "index.html", study)
     provenance = _provenance(study, results)
-    smaller = _smaller_pictures(report / "files")
+    pictures = {path.stem for path in (report / "files").glob("*.svg")}
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as made:
         folder = Path(made) / out.name
@@ -58,7 +57,7 @@ def snapshot(study: Study, results: Path, out: Path) -> Path:
         for source in sorted(report.rglob("*.html")):
             page = source.relative_to(report)
             tree = html.document_fromstring(source.read_text(encoding="utf-8"))
-            _show_files(tree, os.path.relpath("files", page.parent), smaller)
+            _show_files(tree, os.path.relpath("files", page.parent), pictures)
             if page == Path("index.html"):
                 tree.find(".//header").append(_banner(study, provenance))
             text = html.tostring(tree, encoding="unicode", doctype="<!doctype html>") + "\n"
@@ -94,32 +93,17 @@ def _provenance(study: Study, results: Path) -> dict[str, str]:
     return {name: rows[key] for key, name in PROVENANCE.items()}
 
 
-def _smaller_pictures(files: Path) -> dict[str, str]:
-    """Return for each figure the name of its smaller picture."""
-    found: dict[str, Path] = {}
-    for path in sorted(files.iterdir()):
-        best = found.get(path.stem, path)
-        if path.suffix in PICTURES and path.stat().st_size <= best.stat().st_size:
-            found[path.stem] = path
-    return {name: path.name for name, path in found.items()}
-
-
-def _show_files(tree: html.HtmlElement, files: str, smaller: dict[str, str]) -> None:
-    """Let figures show the picture in the folder `files`, and drop the links to other pictures."""
+def _show_files(tree: html.HtmlElement, files: str, pictures: set[str]) -> None:
+    """Let figures show their SVG in the folder `files`, and drop the links to their PNG."""
     for figure in tree.iter("figure"):
-        if (name := figure.get("id")) in smaller:
+        if (name := figure.get("id")) in pictures:
             for image in figure.iter("img"):
-                image.set("src", f"{files}/{smaller[name]}")
+                image.set("src", f"{files}/{name}.svg")
     for links in tree.find_class("files"):
-        anchors = [link for link in links.iter("a") if _kept(link.get("href"), smaller)]
+        anchors = [link for link in links.iter("a") if Path(link.get("href")).suffix != ".png"]
         for anchor in anchors:
             anchor.tail = ", " if anchor is not anchors[-1] else None
         links[:] = anchors
-
-
-def _kept(target: str, smaller: dict[str, str]) -> bool:
-    path = Path(target)
-    return path.suffix not in PICTURES or smaller.get(path.stem) == path.name
 
 
 def _banner(study: Study, provenance: dict[str, str]) -> html.HtmlElement:
