@@ -43,14 +43,22 @@ class Law:
 
 
 @functools.cache
-def published_laws() -> dict[str, Law]:
-    """Return the printed fits of table 6 by architecture."""
+def published_fits() -> dict[str, dict[str, float]]:
+    """Return the printed fits of table 6 by architecture: E, A, K, a, b, c, and rmse in nats."""
     try:
         with open(LAW, newline="", encoding="utf-8") as stream:
             rows = list(csv.DictReader(stream))
     except FileNotFoundError:
         raise SmeltError(f"{LAW} does not exist; it holds the printed fits") from None
-    return {row["arch"]: Law(*(float(row[name]) for name in "EAKabc")) for row in rows}
+    return {row["arch"]: {name: float(row[name]) for name in (*"EAKabc", "rmse")} for row in rows}
+
+
+def published_laws() -> dict[str, Law]:
+    """Return the printed laws of table 6 by architecture."""
+    return {
+        arch: Law(**{name: fit[name] for name in Law.__dataclass_fields__})
+        for arch, fit in published_fits().items()
+    }
 
 
 def predicted_gap(flops: float, sparse: float, tokens: float, vocab: int) -> float | None:

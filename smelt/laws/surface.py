@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from smelt.budget.power import LAW, published_fits
 from smelt.errors import SmeltError
-from smelt.files import ROOT
 
 PARAMETERS = ("E", "A", "K", "a", "b", "c")
-PUBLISHED = ROOT / "data" / "paper" / "table06_scaling_fit.csv"
 
 
 @dataclass(frozen=True)
@@ -59,9 +57,7 @@ class Surface:
 
 def published_surface(arch: str) -> tuple[Surface, float]:
     """Return the printed coefficients of table 6 and the printed RMSE in nats for `baseline` or `smelt`."""
-    with open(PUBLISHED, newline="", encoding="utf-8") as stream:
-        rows = {row["arch"]: row for row in csv.DictReader(stream)}
-    if arch not in rows:
-        raise SmeltError(f"{PUBLISHED.name} has no arch {arch!r}; it has {', '.join(rows)}")
-    row = rows[arch]
-    return Surface(**{name: float(row[name]) for name in PARAMETERS}), float(row["rmse"])
+    fits = published_fits()
+    if arch not in fits:
+        raise SmeltError(f"{LAW.name} has no arch {arch!r}; it has {', '.join(fits)}")
+    return Surface(**{name: fits[arch][name] for name in PARAMETERS}), fits[arch]["rmse"]
