@@ -22,10 +22,11 @@ def length_tables(results: Results) -> dict[str, list[dict[str, Any]]]:
     """Return `length_profile` and the contrasts `length_ratio:<family>` and `length_margin:<family>`.
 
     A contrast is a pair of runs at the last horizon: SMELT against its Baseline, a Baseline against that of
-    the next lower sparsity (more experts) or of the next smaller scale (more parameters). The profile is the
-    mean of contrasts that are each divided by their mean over the buckets; contrasts that improve nothing on
-    average have no profile and are counted. The ratio compares the mean improvement in the upper half of the
-    buckets with that in the lower half, summed over all contrasts of the family before dividing.
+    the next lower sparsity (more experts) or of the next smaller scale (more parameters), averaged over
+    training seeds. The profile is the mean of contrasts that are each divided by their mean over the buckets;
+    contrasts that improve nothing on average have no profile and are counted. The ratio compares the mean
+    improvement in the upper half of the buckets with that in the lower half, summed over all contrasts of the
+    family before dividing.
     """
     losses = _bucket_losses(results)
     families = {name: _improvements(losses, pairs) for name, pairs in _contrasts(results).items()}
@@ -74,27 +75,37 @@ def _bucket_losses(results: Results) -> dict[str, np.ndarray]:
     return losses
 
 
-def _contrasts(results: Results) -> dict[str, list[tuple[str, str]]]:
-    """Return (reference, improved) runs of each family."""
+def _contrasts(results: Results) -> dict[str, list[list[tuple[str, str]]]]:
+    """Return each family's contrasts, each with its (reference, improved) runs, one pair a training seed."""
     study = results.study
     scales, levels = list(study.scales), sorted(study.sparsities)
     by_place = {
         (row["scale"], row["sparsity"], row["seed"]): row["run"] for row in results.grid_runs("baseline")
     }
-    pairs: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    pairs["smelt"] = [(row["baseline"], row["run"]) for row in results.grid_runs("smelt")]
+    pairs: dict[tuple[str, str, int], list[tuple[str, str]]] = defaultdict(list)
+    for row in results.grid_runs("smelt"):
+        pairs["smelt", row["scale"], row["sparsity"]].append((row["baseline"], row["run"]))
     for (scale, level, seed), run in by_place.items():
         sparser = levels.index(level) + 1
         larger = scales.index(scale) + 1
         if sparser < len(levels):
-            pairs["experts"].append((run, by_place.get((scale, levels[sparser], seed), "")))
+            other = by_place.get((scale, levels[sparser], seed), "")
+            pairs["experts", scale, level].append((run, other))
         if larger < len(scales):
-            pairs["parameters"].append((run, by_place.get((scales[larger], level, seed), "")))
-    return {name: pairs[name] for name in FAMILIES}
+            other = by_place.get((scales[larger], level, seed), "")
+            pairs["parameters", scale, level].append((run, other))
+    return {name: [runs for key, runs in pairs.items() if key[0] == name] for name in FAMILIES}
 
 
-def _improvements(losses: dict[str, np.ndarray], pairs: list[tuple[str, str]]) -> np.ndarray:
-    rows = [losses[first] - losses[second] for first, second in pairs if {first, second} <= losses.keys()]
+def _improvements(losses: dict[str, np.ndarray], contrasts: list[list[tuple[str, str]]]) -> np.ndarray:
+    """Return the improvements [contrasts, 8] in nats: seeds of a contrast are no units, so their mean."""
+    rows = []
+    for pairs in contrasts:
+        known = [
+            losses[first] - losses[second] for first, second in pairs if {first, second} <= losses.keys()
+        ]
+        if known:
+            rows.append(np.mean(known, axis=0))
     return np.array(rows).reshape(-1, len(BUCKETS))
 
 

@@ -11,6 +11,10 @@ from smelt.laws.pairs import binomial_interval
 from smelt.laws.shots import holm, permutation_p
 from smelt.laws.surfaces import analyse
 from smelt.results.parquet import read_rows, write_table
+from smelt.study import load_study
+from tests.laws.conftest import STUDIES
+
+TINY = str(STUDIES / "tiny.yaml")
 
 
 @pytest.fixture
@@ -197,6 +201,24 @@ def test_planted_length_profiles_give_their_ratios(lab, tmp_path):
     assert profile["smelt", 4096]["normalised"] == pytest.approx(1.2)
     assert sum(profile["smelt", b]["normalised"] for b in lengths.BUCKETS) == pytest.approx(8)
     assert profile["experts", 32]["contrasts"] == 12
+
+
+def test_training_seeds_make_no_further_contrasts_of_lengths(lab, tmp_path):
+    class Seeds(type(lab())):
+        def bucket_loss(self, run, loss, bucket):
+            point = self.points[run]
+            gain = (0.04 + 0.02 * point.seed) * (point.loop_count > 1) * (1 + (bucket > 256))
+            return 3.0 - gain
+
+    tables = lengths.length_tables(load_results(Seeds(tmp_path, "tiny", seeds=2).write().study, tmp_path))
+    pairs = {
+        (row["scale"], row["sparsity"]) for row in load_results(load_study(TINY), tmp_path).grid_runs("smelt")
+    }
+    row = values(tables)["length_ratio:smelt"]
+    assert (row["value"], row["n"]) == (pytest.approx(2.0), len(pairs))
+    profile = {r["bucket"]: r for r in tables["length_profile"] if r["family"] == "smelt"}
+    assert profile[32]["improvement"] == pytest.approx(0.05)
+    assert profile[32]["contrasts"] == len(pairs)
 
 
 def test_a_ratio_over_short_documents_that_gain_nothing_has_no_value(lab, tmp_path):
