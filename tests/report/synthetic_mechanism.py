@@ -81,7 +81,8 @@ class MechanismRows:
             for category in ("Code", "Web", "all"):
                 rise = 0.02 * i
                 row = {"run": run["run"], "intervention": name, "category": category, "rise": rise}
-                rows.append(row | self._interval(rise, 0.005) | {"loss": 2.0 + rise, "tokens": 1000})
+                row |= self._interval(rise, 0.005) | {"loss": 2.0 + rise, "tokens": 1000}
+                rows.append(row | {"loss_low": 1.97 + rise, "loss_high": 2.03 + rise})
         return rows
 
     def _flow(self, run: dict, visits: list[tuple[int, int]]) -> list[dict]:
@@ -150,6 +151,14 @@ class MechanismRows:
         self._write(folder, "visit_cosine", cosines)
         self._write(folder, "token_overlap", overlaps)
 
+    def _change(self, visit: int, target: int, role: str) -> dict:
+        """At a later visit mass moves from BOS to the answers, but for the last target not surely."""
+        if not visit:
+            return {}
+        change = {"bos": -0.58, "demonstration_answer": 0.61}.get(role, 0.0)
+        width = 1.0 if target == 2 else 0.1
+        return {"change": change, "change_low": change - width, "change_high": change + width}
+
     def _dyck(self, run: dict, folder: str, span: range) -> None:
         heads = [
             {
@@ -159,6 +168,8 @@ class MechanismRows:
                 "delta": 0.1 * (layer + head),
                 **self._interval(0.1 * (layer + head)),
                 "perplexity": 4.0,
+                "perplexity_low": 3.5,
+                "perplexity_high": 4.5,
                 "selected": (layer, head) == (span[-1], run["heads"] - 1),
             }
             for layer in span
@@ -191,6 +202,7 @@ class MechanismRows:
                             "role": role,
                             "layer": span[-1],
                             "head": run["heads"] - 1,
+                            **self._change(visit, target, role),
                         }
                     )
         self._write(folder, "dyck_map", rows)

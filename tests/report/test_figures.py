@@ -18,7 +18,7 @@ from smelt.report.clock import paces, time_table
 from smelt.report.contents import FIGURES, TABLES
 from smelt.report.crossing import crossing_text
 from smelt.report.data import Data, NotMeasured
-from smelt.report.figures import attention, domains, recipe, routing, scaling, training
+from smelt.report.figures import attention, domains, dyck, recipe, routing, scaling, training
 from smelt.report.style import _DARK, BLUE, GAP, GREY, INK, LOOKS, RED, log_ticks, power_label
 from smelt.report.tables import ablations
 from smelt.report.tables import training as training_tables
@@ -220,6 +220,28 @@ def test_interventions_are_a_column_each(data, drawn):
     assert frame["skip_rise"].tolist() == pytest.approx([0.08] * 4)
     html = (drawn / "tables" / "tableP3.html").read_text()
     assert "no second visit</th>" in html and html.count("+0.0800\n±0.0050") == 4
+    assert html.count("2.0000\n±0.0300") == 4
+
+
+def test_every_category_of_an_intervention_has_its_whisker(data):
+    drawing = routing.interventions(data)
+    found = {tuple(line.get_xdata()) for line in drawing.figure.axes[0].lines if len(line.get_xdata()) == 2}
+    rows = drawing.frame
+    assert set(zip(rows["low"], rows["high"], strict=True)) <= found
+    assert len({line.get_ydata()[0] for line in drawing.figure.axes[0].lines}) == len(rows)
+    plt.close(drawing.figure)
+
+
+def test_changes_of_the_dyck_head_that_are_not_sure_are_blank(data):
+    drawing = dyck.dyck_map(data)
+    shown = drawing.figure.axes[3].images[0].get_array()
+    roles = drawing.frame.drop_duplicates("position").set_index("position")["role"]
+    for role, value in (("bos", -0.58), ("demonstration_answer", 0.61), ("query", 0.0)):
+        columns = shown[:, roles[roles == role].index]
+        assert np.allclose(columns[:2], value) and np.allclose(columns[2], 0)
+    assert "rises by 0.60 [0.58, 0.62] from 4.00 [3.50, 4.50]" in drawing.note
+    assert "BOS 0.60 [0.58, 0.62] to 0.02 [0.00, 0.04]" in drawing.note
+    plt.close(drawing.figure)
 
 
 def test_numbers_are_written_short():

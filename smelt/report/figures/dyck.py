@@ -25,13 +25,18 @@ def dyck_map(data: Data) -> Drawing:
     frame = data.frame("SELECT * FROM dyck_map WHERE run = ? ORDER BY visit, target, position", run)
     last = int(frame["visit"].max())
     before, after = _matrix(frame, 0), _matrix(frame, last)
-    change = after - before
-    top, reach = np.nanmax([before, after]), np.nanmax(np.abs(change)) or 1.0
-    figure, axes = plt.subplots(4, 1, figsize=(WIDTH, 5.0), sharex=True, height_ratios=(1, 1, 1, 0.3))
+    change, by_part = after - before, _matrix(_sure_changes(frame), last, "change")
+    top, reach, reach_by_part = (np.nanmax(np.abs(x)) or 1.0 for x in ([before, after], change, by_part))
+    figure, axes = plt.subplots(5, 1, figsize=(WIDTH, 6.2), sharex=True, height_ratios=(1, 1, 1, 1, 0.3))
     maps = (
         ("Visit 1", before, {"cmap": "Reds", "vmin": 0, "vmax": top}),
         (f"Visit {last + 1}", after, {"cmap": "Reds", "vmin": 0, "vmax": top}),
         ("Difference", change, {"cmap": "RdBu_r", "vmin": -reach, "vmax": reach}),
+        (
+            "Difference by part of the prompt, mean of all prompts",
+            by_part,
+            {"cmap": "RdBu_r", "vmin": -reach_by_part, "vmax": reach_by_part},
+        ),
     )
     for axis, (title, matrix, colours) in zip(axes, maps, strict=False):
         image = axis.imshow(matrix, aspect="auto", interpolation="nearest", **colours)
@@ -65,10 +70,16 @@ def _shown_run(data: Data) -> str:
     return frame["run"].iloc[-1]
 
 
-def _matrix(frame: pd.DataFrame, visit: int) -> np.ndarray:
-    """Return the masses [target, position]; a target sees nothing after itself, which stays NaN."""
+def _matrix(frame: pd.DataFrame, visit: int, column: str = "mass") -> np.ndarray:
+    """Return the masses of a visit, or another column, `[target, position]`."""
     part = frame[frame["visit"] == visit]
-    return part.pivot(index="target", columns="position", values="mass").to_numpy(dtype=float)
+    return part.pivot(index="target", columns="position", values=column).to_numpy(dtype=float)
+
+
+def _sure_changes(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return the change of each part's mass at a later visit, 0 where its interval holds zero."""
+    unsure = (frame["change_low"] <= 0) & (frame["change_high"] >= 0)
+    return frame.assign(change=frame["change"].where(~unsure, 0.0))
 
 
 def _prompt_strip(axis: Axes, frame: pd.DataFrame) -> None:
@@ -94,14 +105,27 @@ def _printable(token: str, role: str) -> str:
 
 
 def _note(data: Data, run: str, frame: pd.DataFrame) -> str:
-    mass = data.frame("SELECT visit, role, mass FROM dyck_mass WHERE run = ? ORDER BY visit", run)
+    mass = data.frame("SELECT * FROM dyck_mass WHERE run = ? ORDER BY visit", run)
     text = f"Run {run}, layer {frame['layer'].iloc[0] + 1}, head {frame['head'].iloc[0] + 1}."
+    heads = data.frame("SELECT * FROM dyck_heads WHERE run = ? AND selected", run)
+    if not heads.empty:
+        head = heads.iloc[0]
+        text += f" Without it Dyck perplexity rises by {_measured(head, 'delta')}"
+        text += f" from {_measured(head, 'perplexity', 'perplexity_')}."
     parts = []
     for role, label in (("bos", "BOS"), (_ANSWER, "demonstration answers")):
-        values = mass[mass["role"] == role]["mass"].tolist()
-        if values:
-            parts.append(f"{label} {values[0]:.2f} to {values[-1]:.2f}")
+        of_role = mass[mass["role"] == role]
+        if not of_role.empty:
+            ends = [_measured(of_role.iloc[i], "mass") for i in (0, -1)]
+            parts.append(f"{label} {ends[0]} to {ends[1]}")
     if parts:
         text += f" Mean mass from visit 1 to the last: {', '.join(parts)}"
         text += " (the paper: BOS 0.60 to 0.02, answers 0.24 to 0.85)."
-    return text
+    text += " Brackets are 95% intervals over the prompts; a part is left blank where that of its difference"
+    return text + " holds zero."
+
+
+def _measured(row: pd.Series, value: str, prefix: str = "") -> str:
+    """Return a value with its interval in brackets, where it has one."""
+    low, high = row[f"{prefix}low"], row[f"{prefix}high"]
+    return f"{row[value]:.2f}" + ("" if pd.isna(low) else f" [{low:.2f}, {high:.2f}]")

@@ -190,16 +190,23 @@ def interventions(data: Data) -> Drawing:
     categories = [name for name in sorted(frame["category"].unique()) if name != "all"]
     colours = dict(zip(categories, sns.color_palette("colorblind", len(categories)), strict=True))
     markers = dict(zip(categories, itertools.cycle("osD^vP*X"), strict=False))
-    figure, axis = plt.subplots(figsize=(WIDTH, 0.9 + 0.36 * len(names)))
+    figure, axis = plt.subplots(figsize=(WIDTH, 0.9 + 0.55 * len(names)))
+    # All text in the middle of a row, the categories about it.
+    offsets = np.linspace(-0.36, 0.36, len(categories) + 1)
+    rows = ["all", *categories]
+    rows.insert(len(rows) // 2, rows.pop(0))
     for place, name in enumerate(names):
         part = frame[frame["intervention"] == name].set_index("category")
         if "all" in part.index:
-            axis.barh(place, part.at["all", "rise"], color=LIGHT, height=0.7, edgecolor="none")
-            axis.plot([part.at["all", "low"], part.at["all", "high"]], [place, place], color=INK, linewidth=1)
-        for category in categories:
+            axis.barh(place, part.at["all", "rise"], color=LIGHT, height=0.86, edgecolor="none")
+        for category, offset in zip(rows, offsets, strict=True):
             if category in part.index:
-                marker = {"color": colours[category], "marker": markers[category]}
-                axis.plot(part.at[category, "rise"], place, **marker, markersize=5, linestyle="none")
+                look = {"color": colours.get(category, INK)}
+                ends, height = part.loc[category, ["low", "high"]], [place + offset] * 2
+                axis.plot(ends, height, **look, linewidth=1.6 if category == "all" else 1)
+                if category != "all":
+                    look |= {"marker": markers[category], "markersize": 4, "linestyle": "none"}
+                    axis.plot(part.at[category, "rise"], height[0], **look)
     axis.set_yticks(range(len(names)), [INTERVENTIONS[name] for name in names])
     axis.invert_yaxis()
     axis.axvline(0, color=INK, linewidth=0.8)
@@ -207,8 +214,8 @@ def interventions(data: Data) -> Drawing:
     handles = [Patch(color=LIGHT, label="all text")]
     for category in categories:
         look = {"color": colours[category], "marker": markers[category]}
-        handles.append(Line2D([], [], label=category, linestyle="none", markersize=5, **look))
+        handles.append(Line2D([], [], label=category, linewidth=1, markersize=4, **look))
     legend_above(figure, handles)
     runs = counted(frame["runs"].max(), "run")
-    note = f"S = {sparsity}%, mean over {runs}; whiskers span the runs' 95% intervals on all text."
+    note = f"S = {sparsity}%, mean over {runs}; whiskers span the runs' 95% intervals, thick on all text."
     return Drawing(figure, frame, note + visits_note(data, mean=True))
