@@ -1,8 +1,9 @@
 """Check and time the model on a CUDA device, in under five minutes: `python -m bench.gpu_check`.
 
-Every backend of the experts, flex attention and the chunked cross entropy are held to plain float64 code;
-then one layer of the 600M scale and 20 full steps are timed at sequence 4096 in mixed bf16, and the model
-FLOPs utilisation (MFU) is compared with the goal. FLOPs are those of the budgets: executed layers, no head.
+Every backend of the experts, flex attention and the chunked cross entropy are held to plain float64 code, and
+the capture of the second pass to that of the processor; then one layer of the 600M scale and 20 full steps
+are timed at sequence 4096 in mixed bf16, and the model FLOPs utilisation (MFU) is compared with the goal.
+FLOPs are those of the budgets: executed layers, no head.
 The status is 1 where a check fails or the MFU is below what is acceptable, 0 on a machine without a device.
 """
 
@@ -22,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from bench.gpu_capture import check_capture
 from smelt.budget.accounting import flops_per_token
 from smelt.budget.plan import MACHINES
 from smelt.files import ROOT, write_json
@@ -229,6 +231,9 @@ def main() -> int:
     errors = check(device, torch.bfloat16)
     for part, error in errors.items():
         print(f"{part:32s} error {error:.4f} {'ok' if error < TOLERANCE else 'WRONG'}")
+    captured = check_capture(device)
+    for part, (error, tolerance) in captured.items():
+        print(f"{part:32s} error {error:.4f} {'ok' if error <= tolerance else 'WRONG'}")
     layers = {}
     for backend in backends(device):
         layers[backend] = time_layer(device, LARGE, ROWS, CONTEXT, backend)
@@ -243,13 +248,15 @@ def main() -> int:
     report = {
         "device": name,
         "errors": errors,
+        "capture_errors": {part: error for part, (error, _) in captured.items()},
         "layer_ms": layers,
         "steps": steps,
         "mfu": mfu,
         "verdict": word,
     }
     write_json(args.json, report)
-    return int(word == "rejected" or max(errors.values()) >= TOLERANCE)
+    wrong = max(errors.values()) >= TOLERANCE or any(not error <= most for error, most in captured.values())
+    return int(word == "rejected" or wrong)
 
 
 if __name__ == "__main__":

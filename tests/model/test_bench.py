@@ -49,6 +49,49 @@ def test_a_wrong_part_is_noticed(gpu_check, monkeypatch):
     assert errors["experts grouped, even"] > gpu_check.TOLERANCE
 
 
+@pytest.fixture(scope="module")
+def gpu_capture():
+    return script("gpu_capture")
+
+
+def test_the_capture_of_a_device_is_held_to_the_processors(gpu_capture):
+    """On the processor float32 is the same bit for bit, mixed precision differs within its tolerance."""
+    found = gpu_capture.check_capture(torch.device("cpu"))
+    assert found["capture, float32"][0] == 0
+    error, tolerance = found["capture, mixed bf16"]
+    assert 0 < error < tolerance
+    assert {found[f"logits beside it, {name}"] for name in gpu_capture.TOLERANCES} == {(0.0, 0.0)}
+
+
+@pytest.mark.parametrize("fault", [1.5, float("nan")])
+def test_a_wrong_capture_is_noticed(gpu_capture, monkeypatch, fault):
+    """A number of the device's tables alone is off."""
+    keep = gpu_capture.tables
+    calls = []
+
+    def tables(model, *rest):
+        calls.append(model)
+        rows, changed = keep(model, *rest)
+        if len(calls) % 2 == 0:
+            rows["sink"][0]["mass"] *= fault
+        return rows, changed
+
+    monkeypatch.setattr(gpu_capture, "tables", tables)
+    error, tolerance = gpu_capture.check_capture(torch.device("cpu"))["capture, float32"]
+    assert not error <= tolerance
+
+
+def test_a_capture_that_changes_the_model_is_noticed(gpu_capture, monkeypatch):
+    class Meddling(gpu_capture.Capture):
+        def add(self, batch):
+            super().add(batch)
+            self.model.head.weight.mul_(1.001)
+
+    monkeypatch.setattr(gpu_capture, "Capture", Meddling)
+    found = gpu_capture.check_capture(torch.device("cpu"))
+    assert found["logits beside it, float32"][0] > 0
+
+
 def test_timings_run(gpu_check, monkeypatch):
     monkeypatch.setattr(gpu_check, "STEPS", 2)
     monkeypatch.setattr(gpu_check, "WARM_UP", 1)
