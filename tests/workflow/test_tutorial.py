@@ -117,7 +117,8 @@ def test_the_ledger_says_what_such_a_study_cannot(finished):
         assert claims[f"C{number}"] == "not measured", number
     for number in (1, 16, 17, 18, 20):
         assert claims[f"C{number}"] != "not measured", number
-    assert low is not None and freedom == 2
+    # Two cells of two seeds: a seed that moves both alike leaves one degree of freedom of the two.
+    assert low is not None and freedom in (1, 2)
     assert visits == [(1,), (2,)]
 
 
