@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
 from smelt.corpus.corpus import Corpus
 from smelt.corpus.split import LENGTH_BOUNDS, length_bucket
 from smelt.results.parquet import read_rows
@@ -48,8 +50,9 @@ def _total(title: str, rows: list[dict]) -> str:
 def _lengths(corpus: Corpus, rows: list[dict]) -> str:
     table = corpus.documents
     counts: dict[str, Counter] = {row["source"]: Counter() for row in rows}
-    for source, tokens in zip(table["source"], table["tokens"].tolist(), strict=True):
-        counts[source][length_bucket(tokens) if tokens <= LENGTH_BOUNDS[-1] else 0] += 1
+    lengths = np.where(table["tokens"] <= LENGTH_BOUNDS[-1], length_bucket(table["tokens"]), 0)
+    for source, length in zip(table["source"], lengths.tolist(), strict=True):
+        counts[source][length] += 1
     lines = [
         "| documents of up to ... tokens | "
         + " | ".join(str(bound) for bound in LENGTH_BOUNDS)

@@ -67,8 +67,7 @@ class Corpus:
     @functools.cached_property
     def tokenizer(self) -> Tokenizer:
         """The tokenizer; `encode(text).ids` has no start token, `decode(ids)` drops it."""
-        self._check(TOKENIZER)
-        return load_tokenizer(self.folder / TOKENIZER)
+        return load_tokenizer(checked_file(self.folder, self.manifest, TOKENIZER))
 
     @functools.cached_property
     def documents(self) -> dict[str, np.ndarray]:
@@ -86,9 +85,9 @@ class Corpus:
 
     def _index(self, only: str | None = None) -> dict[str, np.ndarray]:
         """Return the rows of the index of documents, with `only` its first rows, which are of that split."""
-        self._check(DOCUMENTS)
+        path = checked_file(self.folder, self.manifest, DOCUMENTS)
         parts: dict[str, list[np.ndarray]] = {name: [] for name in (*_NAMES, *_NUMBERS)}
-        with pq.ParquetFile(self.folder / DOCUMENTS, read_dictionary=list(_NAMES)) as file:
+        with pq.ParquetFile(path, read_dictionary=list(_NAMES)) as file:
             for batch in file.iter_batches(columns=list(parts)):
                 rows = {name: _array(batch.column(name)) for name in parts}
                 count = len(batch) if only is None else int((rows["split"] == only).sum())
@@ -153,8 +152,8 @@ class Corpus:
         """
         table = self.held_out
         left: dict[int, dict[str, list[int]]] = {}
-        for index in range(len(table["tokens"])):
-            bucket = left.setdefault(length_bucket(int(table["tokens"][index])), {})
+        for index, length in enumerate(length_bucket(table["tokens"]).tolist()):
+            bucket = left.setdefault(length, {})
             bucket.setdefault(table["source"][index], []).append(index)
         by_bucket = dict.fromkeys(left, 0)
         by_source = dict.fromkeys(table["source"].tolist(), 0)
@@ -189,12 +188,19 @@ class Corpus:
             begin : begin + count
         ]
 
-    def _check(self, name: str) -> None:
-        path = self.folder / name
-        if not path.is_file():
-            raise SmeltError(f"{path} does not exist; {make_anew(self.folder / MANIFEST)}")
-        if sha256_file(path) != self.manifest["files"][name]:
-            raise SmeltError(f"{path} is damaged: its SHA-256 differs; {make_anew(self.folder / MANIFEST)}")
+
+def checked_file(folder: Path, manifest: dict[str, Any], name: str) -> Path:
+    """Return the path of a file that the manifest in `folder` lists.
+
+    Raises:
+        SmeltError: the file is missing or damaged; the message says what mends it.
+    """
+    path = folder / name
+    if not path.is_file():
+        raise SmeltError(f"{path} does not exist; {make_anew(folder / MANIFEST)}")
+    if sha256_file(path) != manifest["files"][name]:
+        raise SmeltError(f"{path} is damaged: its SHA-256 differs; {make_anew(folder / MANIFEST)}")
+    return path
 
 
 def _array(column: pa.Array) -> np.ndarray:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 SPLITS = ("validation", "trunk", "decay")
 # Upper bounds of the length buckets, in tokens (figure 11a); longer documents belong to the last bucket.
 LENGTH_BOUNDS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -14,9 +17,10 @@ _HELD_OUT_SHORT, _HELD_OUT_LONG = 12, 1
 _SHORT_BYTES = 4096
 
 
-def length_bucket(tokens: int) -> int:
-    """Return the upper bound of the length bucket of a document of so many tokens."""
-    return next((bound for bound in LENGTH_BOUNDS if tokens <= bound), LENGTH_BOUNDS[-1])
+def length_bucket(tokens: ArrayLike) -> np.ndarray:
+    """Return the upper bound of the length bucket of each document of so many tokens."""
+    place = np.searchsorted(LENGTH_BOUNDS, tokens)
+    return np.array(LENGTH_BOUNDS)[np.minimum(place, len(LENGTH_BOUNDS) - 1)]
 
 
 def split_documents(

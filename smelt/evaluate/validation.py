@@ -12,19 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from smelt.corpus import length_bucket
 from smelt.errors import SmeltError
 from smelt.evaluate.scoring import Progress, hidden_states
 from smelt.model import LoopedLM
 from smelt.model.loss import token_losses
-
-# Upper bounds of document length in tokens (figure 11a); longer documents belong to the last bucket.
-LENGTH_BUCKETS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
-
-
-def length_bucket(tokens: np.ndarray) -> np.ndarray:
-    """Return the upper bound of the bucket of each document length."""
-    index = np.searchsorted(LENGTH_BUCKETS, tokens)
-    return np.array(LENGTH_BUCKETS)[np.minimum(index, len(LENGTH_BUCKETS) - 1)]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from smelt.laws.inputs import Results, listing
 from smelt.laws.noise import SEEDS_BASIS, Ends, common_seeds, seeds_spread, t_ends
-from smelt.laws.pairs import loss_gaps
+from smelt.laws.pairs import paired_values
 
 ALL = "all"
 CELLS_BASIS = "t interval over cells"
@@ -50,33 +50,35 @@ def crossover_tables(results: Results) -> dict[str, list[dict[str, Any]]]:
         reason = listing(left_out) or "a crossover needs pairs at two horizons or more"
         return {"law_notes": [{"analysis": "crossover", "ok": False, "reason": reason}]}
     tokens_h = _tokens(results, gaps)
-    ends_hh = np.eye(len(horizons))
+    # Every PLACES-th place is a horizon.
     places_x = np.linspace(0, len(horizons) - 1, PLACES * (len(horizons) - 1) + 1)
-    between_xh = np.stack([np.interp(places_x, np.arange(len(horizons)), row) for row in ends_hh], axis=1)
-    tokens_x = np.exp(between_xh @ np.log(tokens_h))
-    at_horizons, everywhere = (_curves(results, gaps, weights) for weights in (ends_hh, between_xh))
+    weights_xh = np.stack(
+        [np.interp(places_x, np.arange(len(horizons)), row) for row in np.eye(len(horizons))], axis=1
+    )
+    tokens_x = np.exp(weights_xh @ np.log(tokens_h))
     curves, crossovers = [], []
-    for subset, curve in at_horizons.items():
+    for subset, curve in _curves(results, gaps, weights_xh).items():
         count = _counts(results, gaps, subset)
-        for horizon, tokens, gap, end in zip(horizons, tokens_h, curve.gap_x, curve.ends, strict=True):
+        at_horizons = curve.gap_x[::PLACES], curve.ends[::PLACES]
+        for horizon, tokens, gap, end in zip(horizons, tokens_h, *at_horizons, strict=True):
             row = {"subset": subset, "horizon": horizon, "tokens": float(tokens), "gap": float(gap)}
             curves.append(row | end._asdict() | count | {"basis": curve.basis})
-        crossovers.append({"subset": subset} | _crossover(everywhere[subset], tokens_x) | count)
+        crossovers.append({"subset": subset} | _crossover(curve, tokens_x) | count)
     note = {"analysis": "crossover", "ok": not left_out, "reason": listing(left_out)}
     return {"gap_curves": curves, "crossovers": crossovers, "law_notes": [note]}
 
 
 def _complete(results: Results) -> tuple[Gaps, list[str]]:
     """Return the gaps of the cells and seeds that have every horizon, and which cells have none."""
-    by_horizon = [loss_gaps(results, horizon) for horizon in results.study.training.horizons]
+    pairs = paired_values(results, "val_loss")
+    cells = dict.fromkeys(row["cell"] for row in results.grid_runs("smelt"))
     gaps: Gaps = {}
-    for cell in dict.fromkeys(row["cell"] for row in results.grid_runs("smelt")):
-        known = dict(enumerate(at.get(cell, {}) for at in by_horizon))
-        seeds = common_seeds(known)
-        if seeds:
-            gaps[cell] = {seed: np.array([known[place][seed] for place in known]) for seed in seeds}
-    cells = {row["cell"] for row in results.grid_runs("smelt")}
-    return gaps, [f"{cell} has no pair at every horizon" for cell in sorted(cells - gaps.keys())]
+    for cell in cells:
+        known = {horizon: pairs.get((cell, horizon), {}) for horizon in results.study.training.horizons}
+        for seed in common_seeds(known):
+            baseline_h, smelt_h = np.array([values[seed] for values in known.values()]).T
+            gaps.setdefault(cell, {})[seed] = baseline_h - smelt_h
+    return gaps, [f"{cell} has no pair at every horizon" for cell in sorted(cells.keys() - gaps.keys())]
 
 
 def _tokens(results: Results, gaps: Gaps) -> np.ndarray:

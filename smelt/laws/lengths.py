@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from smelt.corpus import LENGTH_BOUNDS
 from smelt.laws.inputs import Results
 from smelt.laws.noise import Ends, contrast, t_ends
 
-BUCKETS = (32, 64, 128, 256, 512, 1024, 2048, 4096)
+BUCKETS = LENGTH_BOUNDS
 FAMILIES = ("smelt", "experts", "parameters")
 BASIS = "t interval over the contrasts of a family, linearised"
 # Fewer contrasts than this give no interval worth printing.
