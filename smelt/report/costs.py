@@ -62,7 +62,7 @@ def costs(data: Data) -> pd.DataFrame:
         {stage: f"at least {goal:.0%}" for stage, goal in _AT_LEAST.items()}
         | {stage: f"at most {goal:.0%}" for stage, goal in _AT_MOST.items()}
     )
-    return frame.assign(unit=unit)
+    return frame.assign(unit=unit, restarted=int((rest < 0).sum()))
 
 
 def cost_table(data: Data) -> str:
@@ -90,7 +90,9 @@ def cost_table(data: Data) -> str:
         "Fetching the text, this report, scheduling and idle time are not in it. The goals are those of the "
         "default study: most of the time should go into training."
     )
-    view = TableView(columns, frame, joined(shares(frame), _uncovered(frame)))
+    recorded = frame["recorded"] > 0
+    known = frame.assign(seconds=frame["seconds"].where(recorded), share=frame["share"].where(recorded))
+    view = TableView(columns, known, joined(shares(frame), _uncovered(frame)))
     return table_html(Item("cost-table", "W4", title, ""), view, caption=caption)
 
 
@@ -111,7 +113,14 @@ def shares(frame: pd.DataFrame) -> str:
 
 
 def _uncovered(frame: pd.DataFrame) -> str:
-    """Name the stages with jobs that left no record."""
+    """Name the stages with jobs that left no record, and count those whose record is not of all they did."""
     gaps = frame[frame["recorded"] < frame["jobs"]]
     named = [f"{row.stage} ({counted(row.jobs - row.recorded, 'job')})" for row in gaps.itertuples()]
-    return f"Without a record: {', '.join(named)}." if named else ""
+    missing = f"Without a record: {', '.join(named)}." if named else ""
+    if count := frame["restarted"].iloc[0]:
+        missing = joined(
+            missing,
+            f"Of {counted(count, 'training')} the last start was shorter than the steps of all: what the "
+            "earlier ones took beside their steps is not in it.",
+        )
+    return missing

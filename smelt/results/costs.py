@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ _STAGES = (
     "laws_fit",
     "claims",
 )
+
+MOST = 1_000_000  # cores or devices of a job
 
 
 def cost_rows(results: Path, runs: dict[str, str]) -> list[dict[str, Any]]:
@@ -45,11 +48,14 @@ def _records(folder: Path, runs: dict[str, str]) -> Iterator[tuple[str, str, Pat
 
 
 def _row(stage: str, job: str, path: Path) -> dict[str, Any]:
-    record = read_json(path)
     try:
+        record = read_json(path)
         # Threads and resources are told with --benchmark-extended only, which the profiles set.
         devices = int(record.get("resources", {}).get("gpu", 0))
         cores, seconds = int(record.get("threads", 1)), float(record["s"])
-    except (KeyError, TypeError, ValueError, AttributeError):
-        raise SmeltError(f"{path} is no benchmark record of Snakemake; delete it") from None
+        known = math.isfinite(seconds) and seconds >= 0 and 1 <= cores <= MOST and 0 <= devices <= MOST
+    except (SmeltError, KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        known = False
+    if not known:
+        raise SmeltError(f"{path} is no benchmark record of Snakemake; delete it")
     return {"stage": stage, "job": job, "seconds": seconds, "cores": cores, "devices": devices}

@@ -63,6 +63,18 @@ def test_shares_of_a_part_are_not_shown(data):
     assert "No shares: " in html and "Without a record: Evaluation (" in html
 
 
+def test_what_restarted_trainings_took_beside_their_steps_is_called_unknown(data):
+    assert "Of 13 trainings the last start was shorter than the steps of all" in cost_table(data)
+    longer = Fake(data, lambda f: f.assign(seconds=f["seconds"].where(f["stage"] != "train_run", 1000.0)))
+    assert "the last start was shorter" not in cost_table(longer)
+
+
+def test_stages_without_a_record_show_no_number(data):
+    html = cost_table(Fake(data, lambda f: f[f["stage"] != "laws_fit"]))
+    row = html[html.index("Laws</td>") :].split("</tr>")[0]
+    assert "Without a record: Laws (1 job)" in html and row.count("–") == 3
+
+
 def test_a_study_without_records_says_so(data, monkeypatch):
     monkeypatch.setitem(data.counts, "stage_costs", 0)
     html = cost_table(data)

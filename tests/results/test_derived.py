@@ -81,3 +81,25 @@ def test_a_damaged_record_is_named(tmp_path, record):
     write_json(tmp_path / "benchmarks" / "claims.jsonl", record)
     with pytest.raises(SmeltError, match=r"claims\.jsonl is no benchmark record"):
         cost_rows(tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        '{"s": 1',
+        '{"s": NaN}',
+        '{"s": -500}',
+        '{"s": 1e400}',
+        '{"s": 1, "threads": 1e400}',
+        '{"s": 1, "threads": 0}',
+        '{"s": 1, "threads": 99999999999999999999999}',
+        '{"s": 1, "resources": {"gpu": -1}}',
+    ],
+)
+def test_an_impossible_record_is_named_and_what_mends_it(tmp_path, text):
+    path = tmp_path / "benchmarks" / "claims.jsonl"
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(SmeltError, match=r"claims\.jsonl is no benchmark record of Snakemake; delete it"):
+        cost_rows(tmp_path, {})
