@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
 from smelt.corpus.batches import Batch, RowSampler, pack
@@ -19,6 +18,7 @@ from smelt.corpus.split import length_bucket
 from smelt.corpus.tokenizer import load_tokenizer
 from smelt.errors import SmeltError
 from smelt.files import ROOT, sha256_file
+from smelt.results.parquet import open_parquet
 from smelt.study.records import make_anew, read_record
 
 TOKENIZER, DOCUMENTS = "tokenizer.json", "documents.parquet"
@@ -87,8 +87,8 @@ class Corpus:
         """Return the rows of the index of documents, with `only` its first rows, which are of that split."""
         path = checked_file(self.folder, self.manifest, DOCUMENTS)
         parts: dict[str, list[np.ndarray]] = {name: [] for name in (*_NAMES, *_NUMBERS)}
-        with pq.ParquetFile(path, read_dictionary=list(_NAMES)) as file:
-            for batch in file.iter_batches(columns=list(parts)):
+        with open_parquet(path, read_dictionary=list(_NAMES)) as file:
+            for batch in file.iter_batches(columns=list(parts), use_threads=False):
                 rows = {name: _array(batch.column(name)) for name in parts}
                 count = len(batch) if only is None else int((rows["split"] == only).sum())
                 for name, values in rows.items():

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from smelt.corpus.clean import clean
@@ -38,7 +39,7 @@ from smelt.corpus.stream_parts import (
 from smelt.corpus.tokenizer import save_tokenizer, train_tokenizer
 from smelt.errors import SmeltError
 from smelt.files import atomic_path, read_json, sha256_file, sha256_json, write_json
-from smelt.results.parquet import write_table
+from smelt.results.parquet import open_parquet, write_table
 from smelt.study import Study
 from smelt.study.records import make_anew
 
@@ -165,7 +166,9 @@ def _write_documents(out: Path, blocks: list[dict[str, Any]]) -> None:
             for block in blocks:
                 path = out / INDEX / f"{block['name']}.parquet"
                 _check_index(out, path, block)
-                table = pq.read_table(path, filters=[("split", "==", "validation")])
+                with open_parquet(path) as file:
+                    rows = file.read(use_threads=False)
+                table = rows.filter(pc.equal(rows["split"], "validation"))
                 if len(table):
                     column = pa.array([number] * len(table), pa.int64())
                     writer.write_table(table.append_column("shard", column).cast(schema))

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from smelt.corpus import length_bucket
 from smelt.corpus.corpus import DOCUMENTS, MANIFEST, SCHEMA, checked_file
+from smelt.results.parquet import open_parquet
 from smelt.study.records import read_record
 
 _KEYS = ["source", "category", "split", "length_bucket"]
@@ -22,11 +22,13 @@ def length_rows(corpus: Path) -> list[dict[str, Any]]:
         SmeltError: the manifest or the index of documents is missing, damaged or not of the other.
     """
     index = checked_file(corpus, read_record(corpus / MANIFEST, SCHEMA), DOCUMENTS)
-    with pq.ParquetFile(index) as file:
-        parts = [_sums(batch) for batch in file.iter_batches(columns=[*_KEYS[:3], "tokens"])]
+    with open_parquet(index) as file:
+        parts = [
+            _sums(batch) for batch in file.iter_batches(columns=[*_KEYS[:3], "tokens"], use_threads=False)
+        ]
     if not parts:
         return []
-    whole = pa.concat_tables(parts).group_by(_KEYS)
+    whole = pa.concat_tables(parts).group_by(_KEYS, use_threads=False)
     table = whole.aggregate([("documents", "sum"), ("tokens", "sum")])
     return table.rename_columns([*_KEYS, "documents", "tokens"]).to_pylist()
 
@@ -34,5 +36,5 @@ def length_rows(corpus: Path) -> list[dict[str, Any]]:
 def _sums(batch: pa.RecordBatch) -> pa.Table:
     lengths = pa.array(length_bucket(batch.column("tokens").to_numpy()))
     table = pa.Table.from_batches([batch]).append_column("length_bucket", lengths)
-    sums = table.group_by(_KEYS).aggregate([("tokens", "count"), ("tokens", "sum")])
+    sums = table.group_by(_KEYS, use_threads=False).aggregate([("tokens", "count"), ("tokens", "sum")])
     return sums.rename_columns([*_KEYS, "documents", "tokens"])

@@ -66,7 +66,7 @@ def write_columns(folder: Path | str, name: str, columns: Mapping[str, Any]) -> 
         if column.kind == "f" and not pc.all(pc.is_finite(values), min_count=0).as_py():
             raise SmeltError(f"table {name}: {column.name} is not finite in some row")
     keys = list(table.key_names)
-    if arrow.group_by(keys).aggregate([]).num_rows != arrow.num_rows:
+    if arrow.group_by(keys, use_threads=False).aggregate([]).num_rows != arrow.num_rows:
         raise SmeltError(f"table {name}: a key occurs twice")
     return _write(arrow.sort_by([(key, "ascending") for key in keys]), Path(folder) / f"{name}.parquet")
 
@@ -114,6 +114,14 @@ def _check_value(table: Table, column: Any, row: Mapping[str, Any]) -> None:
         raise SmeltError(f"table {table.name}: {column.name} is {value} in {dict(row)}")
 
 
+def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
+    """Open a Parquet file so that reading with `use_threads=False` starts no thread.
+
+    Arrow's pools sometimes abort a process that ends soon after their first use (its issue 34314).
+    """
+    return pq.ParquetFile(source, pre_buffer=False, **options)
+
+
 def read_rows(path: Path | str) -> list[dict[str, Any]]:
     """Read a Parquet file of a declared table as a list of rows.
 
@@ -134,7 +142,8 @@ def read_arrow(path: Path | str) -> pa.Table:
     try:
         data = memoryview(path.read_bytes())
         _check_digest(data)
-        arrow = pq.read_table(pa.BufferReader(data))
+        with open_parquet(pa.BufferReader(data)) as file:
+            arrow = file.read(use_threads=False)
         arrow.validate(full=True)
         columns = [(field.name, field.type) for field in arrow.schema]
     except FileNotFoundError:
