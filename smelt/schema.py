@@ -29,7 +29,7 @@ def check_schema(source: str, value: Any, schema: Path) -> None:
     """Raise a SmeltError naming `source`, the field, its value and what is allowed if `value` is invalid."""
     if value is None:
         raise SmeltError(f"{source}: the file is empty")
-    _check_size(source, value)
+    check_size(source, value)
     error = jsonschema.exceptions.best_match(_validator(schema).iter_errors(_string_keys(value)))
     if error is None:
         return
@@ -42,7 +42,7 @@ def check_schema(source: str, value: Any, schema: Path) -> None:
     raise SmeltError(f"{source}: {where}: {message}" if where else f"{source}: {message}")
 
 
-def _check_size(source: str, value: Any) -> None:
+def check_size(source: str, value: Any) -> None:
     """Refuse a mapping that its aliases blow up, or that holds itself, before anything walks it."""
     stack, seen = [value], 0
     while stack:

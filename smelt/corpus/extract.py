@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from smelt.corpus import json_text, python_docs, rst_text
+from smelt.corpus import json_text, python_docs, rst_text, wiki_text, yaml_text
 from smelt.errors import SmeltError
 
 Documents = Iterator[str]
@@ -60,6 +60,8 @@ EXTRACTORS = {
     "fields": Extractor(python_docs.fields, prose=True),
     "chapters": Extractor(python_docs.chapters, prose=True),
     "rst": Extractor(rst_text.rst_to_text, prose=False),
+    "wikitext": Extractor(wiki_text.wiki_to_text, prose=False),
+    "yaml": Extractor(yaml_text.yaml_to_text, prose=False),
     "readme": Extractor(_metadata, prose=False),
     "recipes": Extractor(_json(json_text.recipes), prose=True),
     "definitions": Extractor(_json(json_text.definitions), prose=True),

@@ -312,3 +312,100 @@ def test_decay_gets_its_share_of_bytes():
     splits = split_documents(sizes, [f"{i * 7919 % 500:04d}" for i in range(500)], 0.05, 0.2)
     total = {s: sum(n for n, split in zip(sizes, splits, strict=True) if split == s) for s in set(splits)}
     assert total["decay"] / (total["decay"] + total["trunk"]) == pytest.approx(0.2, abs=0.01)
+
+
+def test_yaml_becomes_its_label_its_description_and_a_line_a_field():
+    record = """
+description: A state pays\n  this amount. # why
+metadata: {label: The amount, unit: currency-USD, reference: [{title: 'Code \u00a7 22', href: 'https://x.org'}]}
+values:
+  0000-01-01: true
+  2026-01-01: 1_976
+filing_status: [SINGLE, JOINT]
+brackets:
+- threshold: {2021-01-01: 10_000}
+  rate: .inf
+unset:
+"""
+    assert read("yaml", record) == [
+        "The amount\nA state pays this amount.\n\nmetadata:\n  unit: currency-USD\n  reference:\n"
+        "    - title: Code \u00a7 22\nvalues:\n  0000-01-01: true\n  2026-01-01: 1976\n"
+        "filing status:\n  - SINGLE\n  - JOINT\nbrackets:\n  - threshold:\n      2021-01-01: 10000\n"
+        "    rate: .inf"
+    ]
+    assert read("yaml", "- a\n- [b, c]") == ["- a\n- - b\n  - c"]
+    assert read("yaml", "") == [""]
+
+
+BOMB = "\n".join(
+    [f"a0: &a0 [{', '.join('x' * 10)}]"]
+    + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 7)]
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: [b", "member member is not valid YAML: "),
+        ("a: {b: c: d}", "member member is not valid YAML: "),
+        ("[" * 100_000, "member member is not valid YAML: "),
+        (BOMB, "more than .* entries"),
+        ("&a [*a]", "recursive"),
+    ],
+)
+def test_yaml_that_is_broken_or_a_bomb_is_one_sentence(text, told):
+    with pytest.raises(SmeltError, match=told) as caught:
+        read("yaml", text)
+    assert "\n" not in str(caught.value)
+
+
+def test_yaml_never_builds_what_a_tag_names():
+    assert read("yaml", "a: !!python/object/apply:os.getcwd []") == [""]
+
+
+WIKI = """#format wiki
+## a remark
+= Title =
+[[TracGuideToc]]
+[[PageOutline(2-4,,inline)]]
+=== Part 2 === #anchor
+Some \'\'\'bold\'\'\' and \'\'slanted\'\' **words** at [https://x.org/a the place], [wiki:Page#here a page],
+[[Other|another]] or [trac:ThatPage],
+see https://x.org//b; `[[kept]] \'\'so\'\'` !NoLink.<<BR>>More.<<Macro(1,2)>>
+||=\'\'\'Name\'\'\'=||= Size =||
+||<class="x"> a || 1 ||
+{{{
+ if [[x]] \'\'\'y\'\'\' {{{ z }}}
+}}}
+{{{#!python
+a = {{{1}}}
+}}}
+{{{#!td style="x"
+In a \'\'cell\'\' {{{code()}}}
+}}}
+{{{#!comment
+gone
+}}}
+"""
+
+
+def test_wiki_markup_goes_and_code_stays_literally():
+    (text,) = read("wikitext", WIKI)
+    lines = [" ".join(line.split()) for line in text.split("\n") if line.strip()]
+    assert lines == [
+        "Title",
+        "Part 2",
+        "Some bold and slanted words at the place, a page,",
+        "another or ThatPage,",
+        "see https://x.org//b; [[kept]] ''so'' NoLink. More.",
+        "Name | Size",
+        "a | 1",
+        "if [[x]] '''y''' {{{ z }}}",
+        "a = {{{1}}}",
+        "In a cell code()",
+    ]
+
+
+@given(st.text(alphabet="[]{}='`|!#<>*/\\n ab\ue000\ue0010"))
+def test_wiki_markup_of_any_kind_is_read(markup):
+    assert len(read("wikitext", markup)) == 1
