@@ -15,13 +15,15 @@ from smelt.schema import check_size
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _GROUPED = re.compile(r"(?<=\d)_(?=\d{3})")
 _ADDRESSES = ("href",)
+# An alias costs a file a few characters and may stand for a long text.
+_MAX_GROWTH = 10
 
 
 def yaml_to_text(name: str, text: str) -> Iterator[str]:
     """Yield the record as a paragraph (its label and description) and an indented line a field.
 
     Raises:
-        SmeltError: `text` is not valid YAML, or its aliases multiply its entries beyond reason.
+        SmeltError: `text` is not valid YAML, or its aliases multiply its entries or its text beyond reason.
     """
     try:
         value = yaml.load(text, _LOADER)
@@ -29,6 +31,8 @@ def yaml_to_text(name: str, text: str) -> Iterator[str]:
         reason = " ".join(str(error).split())
         raise SmeltError(f"member {name} is not valid YAML: {reason}") from None
     check_size(f"member {name}", value)
+    if _characters(value) > _MAX_GROWTH * len(text):
+        raise SmeltError(f"member {name}: its aliases make it more than {_MAX_GROWTH} times as long")
     head, fields = [], value
     if isinstance(value, dict):
         fields = dict(value)
@@ -38,6 +42,21 @@ def yaml_to_text(name: str, text: str) -> Iterator[str]:
         head.append(fields.pop("description", None))
     said = "\n".join(_words(item) for item in head if isinstance(item, str) and item)
     yield f"{said}\n\n{_render(fields)}".strip("\n")
+
+
+def _characters(value: Any) -> int:
+    """Count the characters of all scalars, those behind an alias each time."""
+    stack, count = [value], 0
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            stack.extend(item)
+            stack.extend(item.values())
+        elif isinstance(item, list):
+            stack.extend(item)
+        elif item:
+            count += len(item)
+    return count
 
 
 def _words(text: str) -> str:

@@ -6,11 +6,14 @@ import dataclasses
 import json
 import random
 
+import mwparserfromhell.parser
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from smelt.corpus import yaml_text
 from smelt.corpus.build import build
 from smelt.corpus.clean import MAX_LINE, clean, decode
 from smelt.corpus.decontaminate import Decontaminator, study_items
@@ -314,8 +317,7 @@ def test_decay_gets_its_share_of_bytes():
     assert total["decay"] / (total["decay"] + total["trunk"]) == pytest.approx(0.2, abs=0.01)
 
 
-def test_yaml_becomes_its_label_its_description_and_a_line_a_field():
-    record = """
+RECORD = """
 description: A state pays\n  this amount. # why
 metadata: {label: The amount, unit: currency-USD, reference: [{title: 'Code \u00a7 22', href: 'https://x.org'}]}
 values:
@@ -327,7 +329,10 @@ brackets:
   rate: .inf
 unset:
 """
-    assert read("yaml", record) == [
+
+
+def test_yaml_becomes_its_label_its_description_and_a_line_a_field():
+    assert read("yaml", RECORD) == [
         "The amount\nA state pays this amount.\n\nmetadata:\n  unit: currency-USD\n  reference:\n"
         "    - title: Code \u00a7 22\nvalues:\n  0000-01-01: true\n  2026-01-01: 1976\n"
         "filing status:\n  - SINGLE\n  - JOINT\nbrackets:\n  - threshold:\n      2021-01-01: 10000\n"
@@ -350,6 +355,7 @@ BOMB = "\n".join(
         ("a: {b: c: d}", "member member is not valid YAML: "),
         ("[" * 100_000, "member member is not valid YAML: "),
         (BOMB, "more than .* entries"),
+        (f"a: &a {'x' * 10_000}\nb: [{', '.join(['*a'] * 50_000)}]", "more than 10 times as long"),
         ("&a [*a]", "recursive"),
     ],
 )
@@ -404,6 +410,13 @@ def test_wiki_markup_goes_and_code_stays_literally():
         "a = {{{1}}}",
         "In a cell code()",
     ]
+
+
+def test_yaml_and_wiki_texts_are_the_same_without_compiled_parsers(monkeypatch):
+    compiled = read("yaml", RECORD), read("wikitext", WIKI)
+    monkeypatch.setattr(yaml_text, "_LOADER", yaml.BaseLoader)
+    monkeypatch.setattr(mwparserfromhell.parser, "use_c", False)
+    assert (read("yaml", RECORD), read("wikitext", WIKI)) == compiled
 
 
 @given(st.text(alphabet="[]{}='`|!#<>*/\\n ab\ue000\ue0010"))
