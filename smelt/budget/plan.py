@@ -52,7 +52,7 @@ MACHINES = {
     "h200": Machine("H200", 989e12, 0.30, 141e9),
     "h100": Machine("H100", 989e12, 0.30, 80e9),
     "a100": Machine("A100", 312e12, 0.35, 80e9),
-    "core": Machine("CPU core", 97e9, 0.10, 4e9),
+    "core": Machine("CPU core", 97e9, 0.18, 4e9),
 }
 
 

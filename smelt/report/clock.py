@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from smelt.budget.plan import choose_machine, make_plan
 from smelt.report.contents import Item
 from smelt.report.data import Data
 from smelt.report.markup import missing_html
-from smelt.report.output import Column, TableView, table_html
+from smelt.report.output import Column, TableView, page_table
 from smelt.report.tables.formats import (
     between,
     counted,
@@ -40,7 +41,7 @@ _PACE = """
 """
 
 
-def plan(data: Data) -> dict[str, Any]:
+def plan(data: Data, folder: Path) -> dict[str, Any]:
     """Return sentences on cost, and the table of planned and measured cost by scale and purpose."""
     frame = data.ordered(
         data.frame(
@@ -73,13 +74,13 @@ def plan(data: Data) -> dict[str, Any]:
         Column("minutes", "Minutes, all runs", fixed(1), group="Measured"),
         Column("device", "Device", text, numeric=False, wrap=True, group="Measured"),
     )
-    item = Item("plan-table", "W1", "Planned cost and measured training time", "")
     caption = (
         "One row is all runs of a scale that serve one purpose. Tokens and time count the trunk and every "
         "decay branch; FLOPs are those of the layers, without the output head; memory is the plan's estimate "
         "for the largest of the runs; minutes are summed as if one run followed another."
     )
-    table = table_html(item, TableView(columns, frame), caption=caption)
+    item = Item("plan-table", "W1", "Planned cost and measured training time", "", caption=caption)
+    table = page_table(item, TableView(columns, frame), folder)
     return {"sentences": [*planned, *_spent(frame)], "table": table}
 
 
@@ -148,7 +149,7 @@ def paces(data: Data) -> pd.DataFrame:
     )
 
 
-def pace_table(frame: pd.DataFrame) -> str:
+def pace_table(frame: pd.DataFrame, folder: Path) -> str:
     """Return the speeds of the pairs as a table, or a sentence where no pair was timed."""
     title = "Training speed of each pair"
     if frame.empty:
@@ -169,7 +170,8 @@ def pace_table(frame: pd.DataFrame) -> str:
     )
     ends = (f"{end:.2f}" for end in (frame["speed"].min(), frame["speed"].max()))
     note = f"SMELT trains at {between(*ends)} of its Baseline's tokens/s."
-    return table_html(Item("pace-table", "W2", title, ""), TableView(columns, frame, note), caption=caption)
+    item = Item("pace-table", "W2", title, "", caption=caption)
+    return page_table(item, TableView(columns, frame, note), folder)
 
 
 def time_gains(data: Data, pace: pd.DataFrame) -> pd.DataFrame:
@@ -195,7 +197,7 @@ def time_gains(data: Data, pace: pd.DataFrame) -> pd.DataFrame:
     return frame.sort_values(["device", "budget", "sparsity"], kind="stable")
 
 
-def time_table(data: Data, pace: pd.DataFrame) -> str:
+def time_table(data: Data, pace: pd.DataFrame, folder: Path) -> str:
     """Return the CE gain restated in time as a table, or a sentence where there is none."""
     title = "The compute-efficiency gain against the clock"
     frame = time_gains(data, pace)
@@ -230,7 +232,8 @@ def time_table(data: Data, pace: pd.DataFrame) -> str:
     )
     saved = int((frame["gain_time"] > 0).sum())
     note = joined(f"SMELT saves time in {saved} of {counted(len(frame), 'row')}.", data.law_doubt())
-    return table_html(Item("time-table", "W3", title, ""), TableView(columns, frame, note), caption=caption)
+    item = Item("time-table", "W3", title, "", caption=caption)
+    return page_table(item, TableView(columns, frame, note), folder)
 
 
 def _signed_percent(value: Any) -> str:

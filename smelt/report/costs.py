@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 
 from smelt.report.contents import Item
 from smelt.report.data import Data
 from smelt.report.markup import missing_html
-from smelt.report.output import Column, TableView, table_html
+from smelt.report.output import Column, TableView, page_table
 from smelt.report.tables.formats import counted, integer, joined, percent, short, text
 
 _STEPS = "Training: steps"
@@ -65,8 +67,8 @@ def costs(data: Data) -> pd.DataFrame:
     return frame.assign(unit=unit, restarted=int((rest < 0).sum()))
 
 
-def cost_table(data: Data) -> str:
-    """Return the stages' shares as a table, or a sentence where no stage is recorded."""
+def cost_table(data: Data, folder: Path) -> str:
+    """Return the stages' shares as a table, its CSV in `folder`, or a sentence where none is recorded."""
     title = "Where the time went"
     if not data.counts["stage_costs"]:
         reason = "Not recorded: the workflow left no times of this study's jobs."
@@ -93,7 +95,7 @@ def cost_table(data: Data) -> str:
     recorded = frame["recorded"] > 0
     known = frame.assign(seconds=frame["seconds"].where(recorded), share=frame["share"].where(recorded))
     view = TableView(columns, known, joined(shares(frame), _uncovered(frame)))
-    return table_html(Item("cost-table", "W4", title, ""), view, caption=caption)
+    return page_table(Item("cost-table", "W4", title, "", caption=caption), view, folder)
 
 
 def shares(frame: pd.DataFrame) -> str:

@@ -20,8 +20,8 @@ from smelt.report.output import (
     TableView,
     figure_html,
     file_links,
+    page_table,
     save_figure,
-    table_html,
 )
 from smelt.report.style import AMBER, INK, LIGHT, WIDTH, plt, use_theme
 from smelt.report.tables.formats import between, counted, fixed, integer, short, text
@@ -44,7 +44,7 @@ _FIGURE = Item(
 
 def datacard(data: Data, folder: Path) -> str:
     """Return the tables of sources, lengths and thin places; the figure's files go to `folder`."""
-    parts = [_sources(data)]
+    parts = [_sources(data, folder)]
     try:
         data.need("corpus_lengths")
     except NotMeasured as missing:
@@ -55,13 +55,13 @@ def datacard(data: Data, folder: Path) -> str:
     save_figure(_FIGURE, drawing, folder)
     svg = (folder / f"{_FIGURE.id}.svg").read_text(encoding="utf-8")
     parts.append(figure_html(_FIGURE, svg, drawing.note, file_links(_FIGURE.id)))
-    parts += [_totals(counts), "<h3>What is thin</h3>", *_thin(data, counts)]
+    parts += [_totals(counts, folder), "<h3>What is thin</h3>", *_thin(data, counts, folder)]
     return "\n".join(parts)
 
 
-def _sources(data: Data) -> str:
+def _sources(data: Data, folder: Path) -> str:
     """Return the table of text sources, or a sentence where there is none."""
-    item = Item("data-card", "D", "Text sources", "")
+    item = Item("data-card", "D", "Text sources", "", caption="What the models were trained and tested on.")
     try:
         data.need("corpus_sources")
     except NotMeasured as missing:
@@ -81,7 +81,7 @@ def _sources(data: Data) -> str:
     train, held = (short(total[name]) for name in ("train_tokens", "validation_tokens"))
     note = f"In all {train} training and {held} held-out tokens."
     view = TableView(columns, frame, note)
-    return table_html(item, view, caption="What the models were trained and tested on.")
+    return page_table(item, view, folder)
 
 
 def lengths(data: Data) -> pd.DataFrame:
@@ -139,7 +139,7 @@ def _bars(axis: Axes, part: pd.DataFrame, what: str) -> None:
     axis.grid(axis="x", visible=False)
 
 
-def _totals(counts: pd.DataFrame) -> str:
+def _totals(counts: pd.DataFrame, folder: Path) -> str:
     frame = counts.groupby("length", as_index=False)[
         ["documents_train", "tokens_train", "documents_held", "tokens_held"]
     ].sum()
@@ -149,14 +149,11 @@ def _totals(counts: pd.DataFrame) -> str:
         columns.append(Column(f"documents_{kind}", "documents", integer, group=group))
         columns.append(Column(f"tokens_{kind}", "tokens", short, group=group))
     caption = "All categories together; the CSV of figure D1 has them one by one."
-    return table_html(
-        Item("length-table", "D2", "Documents by length", ""),
-        TableView(tuple(columns), frame),
-        caption=caption,
-    )
+    item = Item("length-table", "D2", "Documents by length", "", caption=caption)
+    return page_table(item, TableView(tuple(columns), frame), folder)
 
 
-def _thin(data: Data, counts: pd.DataFrame) -> list[str]:
+def _thin(data: Data, counts: pd.DataFrame, folder: Path) -> list[str]:
     """Return what the thresholds are, what a validation reads, and a table of all that is thin."""
     frame, tried = thin(data, counts)
     sentences = (
@@ -176,12 +173,10 @@ def _thin(data: Data, counts: pd.DataFrame) -> list[str]:
         Column("documents_train", "documents", integer, group="Training"),
         Column("tokens_train", "tokens", short, group="Training"),
     )
-    table = table_html(
-        Item("thin-table", "D3", "Thin places", ""),
-        TableView(columns, frame, f"Thin are {note}."),
-        caption="Sources first, then categories by length, the fewest documents first.",
-    )
-    return [f"<p>{sentences}</p>", table]
+    caption = "Sources first, then categories by length, the fewest documents first."
+    item = Item("thin-table", "D3", "Thin places", "", caption=caption)
+    view = TableView(columns, frame, f"Thin are {note}.")
+    return [f"<p>{sentences}</p>", page_table(item, view, folder)]
 
 
 def thin(data: Data, counts: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, int]]:

@@ -121,15 +121,26 @@ def scroll_region(item: Item) -> str:
     return f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(item.label)}">'
 
 
-def table_html(item: Item, view: TableView, caption: str | None = None) -> str:
-    """Return a table with its caption (by default the item's); every text is escaped."""
+def page_table(item: Item, view: TableView, folder: Path) -> str:
+    """Return a table that only the page has; its CSV goes to `folder`, the page's `files`."""
+    _save_csv(view.frame, folder / f"{item.id}.csv")
+    return linked_table(item, table_html(item, view))
+
+
+def linked_table(item: Item, html: str) -> str:
+    """Return a table's HTML with a link to its CSV below it."""
+    return html.removesuffix("</figure>") + file_links(item.id, ("csv",)) + "</figure>"
+
+
+def table_html(item: Item, view: TableView) -> str:
+    """Return a table with its caption; every text is escaped."""
     rows = []
     for record in view.frame.to_dict("records"):
         cells = "".join(_cell(column, record[column.key]) for column in view.columns)
         rows.append(f"<tr>{cells}</tr>")
-    words = item.caption if caption is None else caption
+    caption = caption_html(item.label, item.title, item.caption, view.note)
     return (
-        f'<figure class="table" id="{item.id}">{caption_html(item.label, item.title, words, view.note)}'
+        f'<figure class="table" id="{item.id}">{caption}'
         f"{scroll_region(item)}"
         f'<table aria-label="{escape(item.title)}"><thead>{_head(view.columns)}</thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div></figure>"

@@ -17,7 +17,7 @@ from smelt.report.datacard import datacard
 from smelt.report.facts import facts
 from smelt.report.ledger import MARKS, VERDICTS, ledger
 from smelt.report.markup import missing_html
-from smelt.report.output import PICTURE, figure_html, file_links
+from smelt.report.output import PICTURE, figure_html, file_links, linked_table
 from smelt.report.page import TEMPLATES, render
 from smelt.report.tables.formats import interval_text, scientific
 from smelt.study import Study
@@ -74,7 +74,7 @@ def _values(data: Data, results: Path, out: Path) -> dict[str, Any]:
         "sections": [_section(section, results) for section in SECTIONS if section.notebook != "09_claims"],
         "datacard": datacard(data, out / "files"),
         "words": words(data),
-        "clock": _clock(data),
+        "clock": _clock(data, out / "files"),
         "provenance": [row for row in rows if not row["key"].startswith("spec_")],
         "specs": [row | {"key": row["key"][5:]} for row in rows if row["key"].startswith("spec_")],
         "script": (TEMPLATES / "filter.js").read_text(encoding="utf-8"),
@@ -106,9 +106,10 @@ def _ledger(data: Data) -> dict[str, Any]:
     }
 
 
-def _clock(data: Data) -> dict[str, Any]:
+def _clock(data: Data, folder: Path) -> dict[str, Any]:
     pace = paces(data)
-    return {"plan": plan(data), "tables": [pace_table(pace), time_table(data, pace), cost_table(data)]}
+    tables = [pace_table(pace, folder), time_table(data, pace, folder), cost_table(data, folder)]
+    return {"plan": plan(data, folder), "tables": tables}
 
 
 def _section(section: Section, results: Path) -> dict[str, Any]:
@@ -135,4 +136,4 @@ def _table(item: Item, section: Section, folder: Path) -> str:
     about = read_json(_present(folder / f"{item.id}.json", section))
     if about["not_measured"]:
         return html
-    return html.removesuffix("</figure>") + file_links(item.id, ("csv",)) + "</figure>"
+    return linked_table(item, html)

@@ -30,9 +30,9 @@ def test_core_seconds_are_those_of_steps_and_jobs(data):
     assert frame.at["Evaluation", "share"] == pytest.approx(13 / frame["seconds"].sum())
 
 
-def test_the_goals_stand_beside_the_shares(data):
+def test_the_goals_stand_beside_the_shares(data, tmp_path):
     frame = costs(data)
-    html = cost_table(data)
+    html = cost_table(data, tmp_path)
     evaluation = frame.set_index("stage").at["Evaluation", "share"]
     assert f"evaluation took {evaluation:.1%} (goal: at most 15%, met)" in html
     assert "(goal: at least 70%, met)" in html and "(goal: at most 8%, met)" in html
@@ -48,34 +48,34 @@ def test_time_of_a_training_outside_of_its_steps_is_told(data):
     assert rest == pytest.approx(13 * 1000 - frame.at["Training: steps", "seconds"])
 
 
-def test_devices_are_counted_where_jobs_hold_them(data):
+def test_devices_are_counted_where_jobs_hold_them(data, tmp_path):
     held = Fake(data, lambda f: f.assign(devices=f["stage"].str.endswith("_run").astype(int) * 2))
     frame = costs(held).set_index("stage")
     assert set(frame["unit"]) == {"device"} and frame.at["Corpus", "seconds"] == 0
     assert frame.at["Evaluation", "seconds"] == 26
-    assert "Device-seconds" in cost_table(held)
+    assert "Device-seconds" in cost_table(held, tmp_path)
 
 
-def test_shares_of_a_part_are_not_shown(data):
+def test_shares_of_a_part_are_not_shown(data, tmp_path):
     gaps = Fake(data, lambda f: f[(f["stage"] != "evaluate_run") | (f["job"] > "xs-s85")])
     assert costs(gaps)["share"].isna().all()
-    html = cost_table(gaps)
+    html = cost_table(gaps, tmp_path)
     assert "No shares: " in html and "Without a record: Evaluation (" in html
 
 
-def test_what_restarted_trainings_took_beside_their_steps_is_called_unknown(data):
-    assert "Of 13 trainings the last start was shorter than the steps of all" in cost_table(data)
+def test_what_restarted_trainings_took_beside_their_steps_is_called_unknown(data, tmp_path):
+    assert "Of 13 trainings the last start was shorter than the steps of all" in cost_table(data, tmp_path)
     longer = Fake(data, lambda f: f.assign(seconds=f["seconds"].where(f["stage"] != "train_run", 1000.0)))
-    assert "the last start was shorter" not in cost_table(longer)
+    assert "the last start was shorter" not in cost_table(longer, tmp_path)
 
 
-def test_stages_without_a_record_show_no_number(data):
-    html = cost_table(Fake(data, lambda f: f[f["stage"] != "laws_fit"]))
+def test_stages_without_a_record_show_no_number(data, tmp_path):
+    html = cost_table(Fake(data, lambda f: f[f["stage"] != "laws_fit"]), tmp_path)
     row = html[html.index("Laws</td>") :].split("</tr>")[0]
     assert "Without a record: Laws (1 job)" in html and row.count("–") == 3
 
 
-def test_a_study_without_records_says_so(data, monkeypatch):
+def test_a_study_without_records_says_so(data, monkeypatch, tmp_path):
     monkeypatch.setitem(data.counts, "stage_costs", 0)
-    html = cost_table(data)
+    html = cost_table(data, tmp_path)
     assert "<table" not in html and "Not recorded: " in html and "The steps of training took " in html

@@ -174,7 +174,7 @@ def test_what_a_doubted_law_gives_says_so(doubted, drawn):
         shown = doubted.figure(name) if name in FIGURES else doubted.table(name)
         assert sentence in about(doubted.out, name)["note"] and sentence in shown.html, name
         assert "Doubtful" not in about(drawn, name)["note"], name
-    assert sentence in time_table(doubted.data, paces(doubted.data))
+    assert sentence in time_table(doubted.data, paces(doubted.data), doubted.out)
 
 
 def test_what_a_doubted_curve_gives_says_so(doubted, drawn):

@@ -3,6 +3,7 @@
 import base64
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import pytest
@@ -49,6 +50,13 @@ def test_every_link_leads_somewhere(site, page):
             assert (site / unquote(target.path)).is_file(), link
         else:
             assert target.fragment in ids, link
+
+
+def test_every_table_and_figure_of_the_page_has_its_csv(page):
+    shown = {attributes["id"] for tag, attributes in page.elements if tag == "figure"}
+    linked = {Path(link["href"]).stem for link in page.all("a") if link["href"].endswith(".csv")}
+    assert {"data-card", "length-table", "cost-table", "plan-table", "pace-table"} <= shown
+    assert shown == linked
 
 
 def test_ids_occur_once(page):
