@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,16 +13,21 @@ import pyarrow.parquet as pq
 import yaml
 
 from smelt.corpus.build import _DOCUMENT_SCHEMA
+from smelt.corpus.build import build as build_corpus
 from smelt.corpus.corpus import DOCUMENTS, TOKENIZER, Corpus
 from smelt.corpus.finish import finish
 from smelt.corpus.gen_patterns import word
 from smelt.corpus.shards import SHARD_TOKENS, Shard, token_type, write_shard
+from smelt.corpus.sources import Source, SourceSet
 from smelt.corpus.split import SPLITS
 from smelt.corpus.tokenizer import save_tokenizer, train_tokenizer
-from smelt.files import ROOT, write_json
+from smelt.files import ROOT, sha256_file, write_json
 from smelt.results.parquet import write_columns
 from smelt.results.schemas import TABLES
+from smelt.results.stages import OF_GRID_RUN, OF_RUN
 from smelt.study import load_study
+from tests.report.synthetic import Synthetic
+from tests.report.synthetic_laws import COMPLETION, TASKS
 
 STUDY = load_study("smoke")
 RUN = "xs-s85-smelt"
@@ -30,6 +36,8 @@ DOCUMENT = 400  # tokens
 SHARES = {"validation": 0.1, "trunk": 0.6, "decay": 0.3}
 LOG_ROWS, ITEM_ROWS = 200, 2_000  # of a run at size 1
 BATCHES = 300
+TEXT = 1_000_000  # bytes that a corpus of size 1 is built from
+_CATEGORIES = ("Code", "Math/STEM", "Knowledge", "Finance", "Web")
 
 
 def make_corpus(folder: Path, size: int) -> None:
@@ -84,13 +92,36 @@ def read_batches(folder: Path) -> None:
         corpus.batch("decay", 0, step, training.batch, STUDY.corpus.context)
 
 
+def make_archive(folder: Path, size: int) -> None:
+    """Write a wheel of `size` times `TEXT` bytes, in documents of about 2 kB, and its lock."""
+    words, folder = random.Random(0), folder / "cache"
+    vocabulary = [word(words) for _ in range(20_000)]
+    folder.mkdir(parents=True)
+    name = "grown-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as archive:
+        for number in range(size * TEXT // 2000):
+            text = " ".join(words.choices(vocabulary, k=300))
+            archive.writestr(f"{number % len(_CATEGORIES)}/{number}.txt", text)
+    (folder / "lock").write_text(f"grown==1.0 --hash=sha256:{sha256_file(folder / name)}  # {name}\n")
+
+
+def build_archive(folder: Path) -> None:
+    """Build a corpus of the wheel in one process."""
+    cap = 1000.0  # megabytes: none
+    sources = tuple(
+        Source(f"grown-{number}", category, "own", "text", ("grown",), (f"{number}/*.txt",), cap_mb=cap)
+        for number, category in enumerate(_CATEGORIES)
+    )
+    grown = SourceSet("grown", "for the bench", 200_000, 0.05, 0.2, sources)
+    build_corpus(STUDY, grown, folder / "cache", folder / "corpus", 1, lock=folder / "cache" / "lock")
+
+
 def make_run(folder: Path, size: int) -> None:
     """Write a grown corpus, tasks of 50 items, and an untrained run of the smallest model."""
     from smelt.budget import flops_per_token, resolve_run
     from smelt.evaluate.make import write_items
     from smelt.evaluate.registry import COMPLETION, Task
     from smelt.evaluate.suite import LOCAL, write_manifest
-    from smelt.files import sha256_file
     from smelt.model import LoopedLM, ModelConfig, save_weights
     from smelt.train import complete
 
@@ -158,6 +189,31 @@ def build(folder: Path) -> None:
     from smelt.results.build import build_database
 
     build_database(STUDY, folder, folder / "results.duckdb", partial=True)
+
+
+def make_seeds(folder: Path, size: int) -> None:
+    """Write the tables that the laws read, of the study with `size` seeds."""
+    left_out = (*OF_RUN["runs"], "items", *OF_GRID_RUN["mechanism"])
+    Synthetic(STUDY, folder, seeds=size, skip=left_out).write()
+    shots = STUDY.evaluation.shots[-1]
+    tasks = {
+        name: {
+            "kind": "language_modeling" if name in COMPLETION else "multiple_choice",
+            "shots": shots,
+            "category": category,
+            "core": True,
+        }
+        for name, category in TASKS.items()
+    }
+    write_json(folder / "tasks" / "tasks.json", {"tasks": tasks, "mmlu": None})
+
+
+def fit_laws(folder: Path) -> None:
+    """Run every analysis of the laws."""
+    from smelt.laws.__main__ import analyses
+    from smelt.laws.inputs import load_results
+
+    analyses(load_results(STUDY, folder))
 
 
 def make_database(folder: Path, size: int) -> None:

@@ -2,10 +2,10 @@
 
     python -m bench.memory --sizes 1 10 100 --runs 1000 5000
 
-A size of 1 is a corpus of 2 million tokens, or 13 runs with 200 rows of training log and 2,000 answered items
-each. Every stage runs in a process of its own, with inputs made by another one. `anonymous` is what the
-process itself holds, sampled every 10 ms; `resident` adds the mapped pages of files, which the kernel takes
-back at need.
+A size of 1 is a corpus of 2 million tokens, an archive of 1 MB of text, or 13 runs (one seed) with 200 rows
+of training log and 2,000 answered items each. Every stage runs in a process of its own, with inputs made by
+another one. `anonymous` is what the process itself holds, sampled every 10 ms; `resident` adds the mapped
+pages of files, which the kernel takes back at need.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from smelt.files import ROOT
 
 # How the inputs of a stage are made, and what the stage does.
 STAGES = {
+    "building a corpus of a grown archive": (grown.make_archive, grown.build_archive),
     "training batches of a grown corpus": (grown.make_corpus, grown.read_batches),
     "evaluation on a grown corpus": (grown.make_run, grown.evaluate),
+    "laws of more seeds": (grown.make_seeds, grown.fit_laws),
     "database of grown tables": (grown.make_tables, grown.build),
     "figures of grown tables": (grown.make_database, grown.draw),
 }
