@@ -12,7 +12,7 @@ from smelt.errors import SmeltError
 from smelt.schema import check_size
 
 # Scalars stay text, so that nothing is built from a tag and a date of year 0 is no error.
-_LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_Loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _GROUPED = re.compile(r"(?<=\d)_(?=\d{3})")
 _ADDRESSES = ("href",)
 # An alias costs a file a few characters and may stand for a long text.
@@ -26,7 +26,7 @@ def yaml_to_text(name: str, text: str) -> Iterator[str]:
         SmeltError: `text` is not valid YAML, or its aliases multiply its entries or its text beyond reason.
     """
     try:
-        value = yaml.load(text, _LOADER)
+        value = yaml.load(text, Loader=_Loader)
     except (yaml.YAMLError, RecursionError) as error:
         reason = " ".join(str(error).split())
         raise SmeltError(f"member {name} is not valid YAML: {reason}") from None

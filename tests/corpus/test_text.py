@@ -414,7 +414,7 @@ def test_wiki_markup_goes_and_code_stays_literally():
 
 def test_yaml_and_wiki_texts_are_the_same_without_compiled_parsers(monkeypatch):
     compiled = read("yaml", RECORD), read("wikitext", WIKI)
-    monkeypatch.setattr(yaml_text, "_LOADER", yaml.BaseLoader)
+    monkeypatch.setattr(yaml_text, "_Loader", yaml.BaseLoader)
     monkeypatch.setattr(mwparserfromhell.parser, "use_c", False)
     assert (read("yaml", RECORD), read("wikitext", WIKI)) == compiled
 

@@ -66,6 +66,6 @@ def test_every_number_of_demonstrations_has_its_place(paper):
     assert [text.get_text() for text in axes[0].get_xticklabels()] == ["0", "1", "2", "4", "8"]
 
 
-def test_tables_have_all_cells(paper):
+def test_tables_have_all_cells(paper, tmp_path):
     assert len(budgets.baselines(paper).frame) == len(budgets.looped(paper).frame) == len(paces(paper)) == 16
-    assert "TB" in " ".join(plan(paper)["sentences"])
+    assert "TB" in " ".join(plan(paper, tmp_path)["sentences"])
