@@ -6,6 +6,7 @@ a stage is the processor time of an interpreter that only imports it, measured n
 
 from __future__ import annotations
 
+import argparse
 import re
 import resource
 import subprocess
@@ -62,8 +63,10 @@ def start_up(modules: str) -> float:
 
 def main() -> int:
     """Print one line a stage and the shares."""
+    parser = argparse.ArgumentParser(prog="python -m bench.overhead", description=__doc__.partition("\n")[0])
+    parser.add_argument("log", nargs="?", type=Path, help="of snakemake (default: the newest here)")
     logs = sorted(Path(".snakemake/log").glob("*.log"))
-    path = Path(sys.argv[1]) if len(sys.argv) > 1 else logs[-1] if logs else None
+    path = parser.parse_args().log or (logs[-1] if logs else None)
     if path is None:
         print("error: no log of snakemake in .snakemake/log; name one", file=sys.stderr)
         return 2

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 
 import mwparserfromhell
 
+from smelt.corpus.clean import clean
+
 # Processors of Trac and Moin whose block holds wiki text again; that of any other is code.
 _LAYOUT = frozenset(("td", "th", "tr", "table", "div", "span", "p", "wiki"))
+_DEEPEST = 20  # layout in layout; further in it is kept as it is
 _BRACES = re.compile(r"\{\{\{|\}\}\}")
 _TICKS = re.compile(r"`([^`\n]+)`")
 _KEPT = re.compile("\ue000(\\d+)\ue001")
@@ -36,7 +39,7 @@ _AFTER = [
 def wiki_to_text(name: str, markup: str) -> Iterator[str]:
     """Yield the page without its markup and macros; code blocks and code words stay literally."""
     kept: list[str] = []
-    markup = markup.replace("\ue000", "").replace("\ue001", "")
+    markup = clean(markup, prose=False).replace("\ue000", "").replace("\ue001", "")
     text = _TICKS.sub(lambda found: _keep(kept, found[1]), _blocks(markup, kept))
     for pattern, new in _BEFORE:
         text = pattern.sub(new, text)
@@ -44,7 +47,7 @@ def wiki_to_text(name: str, markup: str) -> Iterator[str]:
     for pattern, new in _AFTER:
         text = pattern.sub(new, text)
     while _KEPT.search(text):
-        text = _KEPT.sub(lambda found: kept[int(found[1])], text)
+        text = _KEPT.sub(lambda found: "".join(kept[int(found[1]) :][:1]), text)
     yield text
 
 
@@ -53,7 +56,7 @@ def _keep(kept: list[str], code: str) -> str:
     return f"\ue000{len(kept) - 1}\ue001"
 
 
-def _blocks(markup: str, kept: list[str]) -> str:
+def _blocks(markup: str, kept: list[str], level: int = 0) -> str:
     """Return `markup` with the code in triple braces taken out to `kept`; layout loses its braces only."""
     parts, depth, begin, end = [], 0, 0, 0
     for brace in _BRACES.finditer(markup):
@@ -65,16 +68,18 @@ def _blocks(markup: str, kept: list[str]) -> str:
         elif depth:
             depth -= 1
             if depth == 0:
-                parts.append(_block(markup[begin : brace.start()], kept))
+                parts.append(_block(markup[begin : brace.start()], kept, level))
                 end = brace.end()
     return "".join([*parts, markup[begin if depth else end :]])
 
 
-def _block(inside: str, kept: list[str]) -> str:
+def _block(inside: str, kept: list[str], level: int) -> str:
     processor = re.match(r"\s*#!(\S+)[^\n]*\n?", inside)
     if processor is None:
         return _keep(kept, inside.strip("\n"))
     rest = inside[processor.end() :]
     if processor[1] == "comment":
         return ""
-    return f"\n{_blocks(rest, kept)}\n" if processor[1] in _LAYOUT else _keep(kept, rest.strip("\n"))
+    if processor[1] in _LAYOUT and level < _DEEPEST:
+        return f"\n{_blocks(rest, kept, level + 1)}\n"
+    return _keep(kept, rest.strip("\n"))

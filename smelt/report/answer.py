@@ -90,7 +90,7 @@ def _gap_sentence(data: Data) -> str:
     return (
         f"At the last horizon SMELT's validation loss is the lower one in {better} of "
         f"{counted(len(gaps), 'cell')}; the Baseline's loss minus SMELT's is {mean:+.3f} nats on average "
-        f"({gaps['gap'].min():+.3f} to {gaps['gap'].max():+.3f}; {seeds})."
+        f"(cells from {gaps['gap'].min():+.3f} to {gaps['gap'].max():+.3f}; {seeds})."
     )
 
 

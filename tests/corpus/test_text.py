@@ -422,3 +422,14 @@ def test_yaml_and_wiki_texts_are_the_same_without_compiled_parsers(monkeypatch):
 @given(st.text(alphabet="[]{}='`|!#<>*/\\n ab\ue000\ue0010"))
 def test_wiki_markup_of_any_kind_is_read(markup):
     assert len(read("wikitext", markup)) == 1
+
+
+def test_wiki_layout_nested_without_end_is_no_crash():
+    (text,) = read("wikitext", "{{{#!div\n" * 5000 + "deep")
+    assert "deep" in text
+    (text,) = read("wikitext", "{{{#!div\n" * 5000 + "deep" + "\n}}}" * 5000)
+    assert "deep" in text
+
+
+def test_wiki_entities_cannot_name_what_was_kept():
+    assert read("wikitext", "a &#57344;7&#57345; b `c`\r\n= T =\r\nd") == ["a  b c\nT\nd"]

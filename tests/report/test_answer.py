@@ -59,8 +59,8 @@ def test_the_headline_counts_cells_at_the_last_horizon(data, claims):
     sentence = headline(data, claims)[1]
     assert f"lower one in {(gap > 0).sum()} of {len(gap)} cells" in sentence
     assert (
-        f"{gap.mean():+.3f} nats on average ({gap.min():+.3f} to {gap.max():+.3f}; 1 training seed)"
-        in sentence
+        f"{gap.mean():+.3f} nats on average (cells from {gap.min():+.3f} to {gap.max():+.3f}; "
+        "1 training seed)" in sentence
     )
     assert "Taken one by one, 0 of 4 gaps can be told from zero." in sentence
     assert "an unlooped model with SMELT's experts is 0.010 nats worse than SMELT (1 cell)" in sentence
