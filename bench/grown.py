@@ -18,7 +18,7 @@ from smelt.corpus.corpus import DOCUMENTS, TOKENIZER, Corpus
 from smelt.corpus.finish import finish
 from smelt.corpus.gen_patterns import word
 from smelt.corpus.shards import SHARD_TOKENS, Shard, token_type, write_shard
-from smelt.corpus.sources import Source, SourceSet
+from smelt.corpus.sources import CATEGORIES, Source, SourceSet
 from smelt.corpus.split import SPLITS
 from smelt.corpus.tokenizer import save_tokenizer, train_tokenizer
 from smelt.files import ROOT, sha256_file, write_json
@@ -26,8 +26,8 @@ from smelt.results.parquet import write_columns
 from smelt.results.schemas import TABLES
 from smelt.results.stages import OF_GRID_RUN, OF_RUN
 from smelt.study import load_study
+from tests.report import synthetic_laws
 from tests.report.synthetic import Synthetic
-from tests.report.synthetic_laws import COMPLETION, TASKS
 
 STUDY = load_study("smoke")
 RUN = "xs-s85-smelt"
@@ -37,7 +37,6 @@ SHARES = {"validation": 0.1, "trunk": 0.6, "decay": 0.3}
 LOG_ROWS, ITEM_ROWS = 200, 2_000  # of a run at size 1
 BATCHES = 300
 TEXT = 1_000_000  # bytes that a corpus of size 1 is built from
-_CATEGORIES = ("Code", "Math/STEM", "Knowledge", "Finance", "Web")
 
 
 def make_corpus(folder: Path, size: int) -> None:
@@ -101,7 +100,7 @@ def make_archive(folder: Path, size: int) -> None:
     with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as archive:
         for number in range(size * TEXT // 2000):
             text = " ".join(words.choices(vocabulary, k=300))
-            archive.writestr(f"{number % len(_CATEGORIES)}/{number}.txt", text)
+            archive.writestr(f"{number % len(CATEGORIES)}/{number}.txt", text)
     (folder / "lock").write_text(f"grown==1.0 --hash=sha256:{sha256_file(folder / name)}  # {name}\n")
 
 
@@ -110,7 +109,7 @@ def build_archive(folder: Path) -> None:
     cap = 1000.0  # megabytes: none
     sources = tuple(
         Source(f"grown-{number}", category, "own", "text", ("grown",), (f"{number}/*.txt",), cap_mb=cap)
-        for number, category in enumerate(_CATEGORIES)
+        for number, category in enumerate(CATEGORIES)
     )
     grown = SourceSet("grown", "for the bench", 200_000, 0.05, 0.2, sources)
     build_corpus(STUDY, grown, folder / "cache", folder / "corpus", 1, lock=folder / "cache" / "lock")
@@ -198,12 +197,12 @@ def make_seeds(folder: Path, size: int) -> None:
     shots = STUDY.evaluation.shots[-1]
     tasks = {
         name: {
-            "kind": "language_modeling" if name in COMPLETION else "multiple_choice",
+            "kind": "language_modeling" if name in synthetic_laws.COMPLETION else "multiple_choice",
             "shots": shots,
             "category": category,
             "core": True,
         }
-        for name, category in TASKS.items()
+        for name, category in synthetic_laws.TASKS.items()
     }
     write_json(folder / "tasks" / "tasks.json", {"tasks": tasks, "mmlu": None})
 
