@@ -61,7 +61,7 @@ class Attention(nn.Module):
             flex = _compiled_flex() if q_bhtd.is_cuda else flex_attention
             pv_bhtd = flex(q_bhtd, k_bgsd, v_bgsd, block_mask=mask, enable_gqa=grouped)
         elif mask is not None and mask.shape[-1] == mask.shape[-2] > QUERY_BLOCK and not q_bhtd.is_cuda:
-            pv_bhtd = _attend_blocks(q_bhtd, k_bgsd, v_bgsd, mask, grouped)
+            pv_bhtd = _BlockAttention.apply(q_bhtd, k_bgsd, v_bgsd, mask)
         else:
             pv_bhtd = F.scaled_dot_product_attention(
                 q_bhtd, k_bgsd, v_bgsd, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped
@@ -87,21 +87,44 @@ def rotate(x_bthd: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
     return torch.addcmul(x_bthd * own, x_bthd.roll(x_bthd.shape[-1] // 2, -1), partner)
 
 
-def _attend_blocks(q_bhtd: Tensor, k_bgtd: Tensor, v_bgtd: Tensor, mask: Tensor, grouped: bool) -> Tensor:
-    """Attend block by block of queries, each to the keys up to its end.
+class _BlockAttention(torch.autograd.Function):
+    """Attention block by block of queries, each to the keys up to its end.
 
-    The processor's kernel does not skip what a mask hides.
+    The processor's kernel does not skip what a mask hides. The gradients of a block's keys and values are
+    added into place, without the whole tensors of zeros that autograd makes of each slice.
     """
-    blocks = []
-    for start in range(0, q_bhtd.shape[2], QUERY_BLOCK):
-        rows, seen = slice(start, start + QUERY_BLOCK), slice(start + QUERY_BLOCK)
-        here = mask[:, :, rows, seen]
-        blocks.append(
-            F.scaled_dot_product_attention(
-                q_bhtd[:, :, rows], k_bgtd[:, :, seen], v_bgtd[:, :, seen], attn_mask=here, enable_gqa=grouped
+
+    @staticmethod
+    def forward(ctx, q_bhtd, k_bgtd, v_bgtd, mask):
+        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        blocks = [
+            kernel(
+                q_bhtd[:, :, rows], k_bgtd[:, :, seen], v_bgtd[:, :, seen], attn_mask=mask[:, :, rows, seen]
             )
-        )
-    return torch.cat(blocks, dim=2)
+            for rows, seen in _blocks(q_bhtd.shape[2])
+        ]
+        pv_blocks, lse_blocks = zip(*blocks, strict=True)
+        ctx.save_for_backward(q_bhtd, k_bgtd, v_bgtd, mask, *pv_blocks, *lse_blocks)
+        return torch.cat(pv_blocks, dim=2)
+
+    @staticmethod
+    def backward(ctx, grad_bhtd):
+        q_bhtd, k_bgtd, v_bgtd, mask, *kept = ctx.saved_tensors
+        kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+        dq_bhtd, dk_bgtd, dv_bgtd = (torch.zeros_like(tensor) for tensor in (q_bhtd, k_bgtd, v_bgtd))
+        for index, (rows, seen) in reversed(list(enumerate(_blocks(q_bhtd.shape[2])))):
+            operands = grad_bhtd[:, :, rows], q_bhtd[:, :, rows], k_bgtd[:, :, seen], v_bgtd[:, :, seen]
+            pv, lse = kept[index], kept[len(kept) // 2 + index]
+            dq, dk, dv = kernel(*operands, pv, lse, 0.0, False, attn_mask=mask[:, :, rows, seen])
+            dq_bhtd[:, :, rows] = dq
+            dk_bgtd[:, :, seen] += dk
+            dv_bgtd[:, :, seen] += dv
+        return dq_bhtd, dk_bgtd, dv_bgtd, None
+
+
+def _blocks(length: int) -> list[tuple[slice, slice]]:
+    starts = range(0, length, QUERY_BLOCK)
+    return [(slice(start, start + QUERY_BLOCK), slice(start + QUERY_BLOCK)) for start in starts]
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """The experts of one layer as one differentiable operation.
 
-Shapes: n tokens, k chosen experts, m = n k rows sorted by expert, c rows of a chunk, e experts, d hidden,
+Shapes: n tokens, k chosen experts, m = n k rows sorted by expert, c rows of one expert, e experts, d hidden,
 i expert size, f = 2 i. Weights are in the layout of HF transformers: `w13_efd` holds the gate rows, then the
 up rows, of each expert; `w2_edi` the down matrix.
 
@@ -11,20 +11,15 @@ outputs are never kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.flop_counter import register_flop_formula
 
 from smelt.errors import SmeltError
-from smelt.model.swiglu import swiglu, swiglu_backward
+from smelt.model import products
 
 BACKENDS = ("auto", "reference", "grouped", "cpu", "liger")
-
-# With one thread the rows of a chunk and their products stay in or near the second-level cache.
-CHUNK_BYTES = 9 << 18
 
 
 def moe_experts(
@@ -39,7 +34,7 @@ def moe_experts(
         weights_nk: router weights, float32 or wider.
         ids_nk: chosen experts.
         backend: `reference` (a loop over experts, any type), `grouped` (one grouped product for each matrix),
-            `cpu` (the same in chunks of experts that fit the cache), `liger` (the Triton kernels of
+            `cpu` (expert by expert, in chunks that fit the cache, any type), `liger` (the Triton kernels of
             liger-kernel), or `auto`: `cpu` on a processor, else `grouped`.
 
     Raises:
@@ -91,13 +86,8 @@ def _experts(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the output, the gate and up products, the rows' order and the end of each expert's rows."""
     order_m, ends_e = _sort(ids_nk, w13_efd.shape[0])
-    token_m = order_m // ids_nk.shape[1]
-    f_mf = x_nd.new_empty(len(order_m), w13_efd.shape[1])
-    y_md = x_nd.new_empty(len(order_m), x_nd.shape[1])
-    for experts, rows, ends in _chunks(ends_e, w13_efd, chunked):
-        f_cf = _grouped_mm(x_nd.index_select(0, token_m[rows]), w13_efd[experts].mT, ends)
-        f_mf[rows] = f_cf
-        y_md[rows] = _grouped_mm(swiglu(f_cf), w2_edi[experts].mT, ends)
+    product = products.chunked if chunked else products.grouped
+    f_mf, y_md = product(x_nd, order_m // ids_nk.shape[1], ends_e, w13_efd, w2_edi)
     # In this sum the order of a token's experts is fixed, unlike in an atomic one.
     weights_nk = weights_nk.to(y_md.dtype)
     place_nk = _inverse(order_m).view_as(ids_nk)
@@ -120,16 +110,10 @@ def _experts_backward(
     """Return the gradients of input, both matrices and router weights."""
     token_m = order_m // weights_nk.shape[1]
     weight_m = weights_nk.flatten().index_select(0, order_m)
-    dw13_efd, dw2_edi = torch.empty_like(w13_efd), torch.empty_like(w2_edi)
-    dx_md = x_nd.new_empty(len(order_m), x_nd.shape[1])
-    dweight_m = torch.empty_like(weight_m)
-    for experts, rows, ends in _chunks(ends_e, w13_efd, chunked):
-        dy_cd = grad_nd.index_select(0, token_m[rows])
-        dh_ci = _grouped_mm(dy_cd, w2_edi[experts], ends)
-        df_cf, h_ci, dweight_m[rows] = swiglu_backward(f_mf[rows], dh_ci, weight_m[rows])
-        dw2_edi[experts] = _grouped_mm(dy_cd.T, h_ci, ends)
-        dw13_efd[experts] = _grouped_mm(df_cf.T, x_nd.index_select(0, token_m[rows]), ends)
-        dx_md[rows] = _grouped_mm(df_cf, w13_efd[experts], ends)
+    product = products.chunked_backward if chunked else products.grouped_backward
+    dx_md, dw13_efd, dw2_edi, dweight_m = product(
+        grad_nd, x_nd, token_m, ends_e, w13_efd, w2_edi, weight_m, f_mf
+    )
     place_nk = _inverse(order_m).view_as(weights_nk)
     dx_nd = F.embedding_bag(place_nk, dx_md, mode="sum")
     return dx_nd, dw13_efd, dw2_edi, dweight_m.index_select(0, place_nk.flatten()).view_as(weights_nk)
@@ -149,36 +133,6 @@ def _sort(ids_nk: Tensor, experts: int) -> tuple[Tensor, Tensor]:
     bounds_e = torch.arange(experts, device=ids_nk.device, dtype=torch.int32)
     ends_e = torch.searchsorted(sorted_m.to(torch.int32), bounds_e, right=True, out_int32=True)
     return order_m.to(torch.int32), ends_e
-
-
-def _chunks(ends_e: Tensor, w13_efd: Tensor, chunked: bool) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Yield runs of experts of about `CHUNK_BYTES`: experts, rows, and the ends within these rows.
-
-    One run of everything, without looking at the counts, where it is not to be chunked or several threads
-    share the work.
-    """
-    if not chunked or torch.get_num_threads() > 1:
-        yield slice(None), slice(None), ends_e
-        return
-    ends, row_bytes = ends_e.tolist(), (w13_efd.shape[2] + 3 * w13_efd.shape[1] // 2) * w13_efd.element_size()
-    first, start = 0, 0
-    for expert, end in enumerate(ends):
-        # The last chunk takes the experts without rows at the end with it: they have a gradient too.
-        if expert == len(ends) - 1 or ((end - start) * row_bytes >= CHUNK_BYTES and end < ends[-1]):
-            yield slice(first, expert + 1), slice(start, end), ends_e[first : expert + 1] - start
-            first, start = expert + 1, end
-
-
-def _grouped_mm(a: Tensor, b: Tensor, ends_e: Tensor) -> Tensor:
-    """Multiply the rows (or, of two matrices, the columns and rows) of each expert."""
-    if a.dtype != torch.float64:
-        return F.grouped_mm(a, b, offs=ends_e)
-    # The product of PyTorch refuses float64, which only checks of the gradient use.
-    bounds = [0, *ends_e.tolist()]
-    parts = [slice(start, stop) for start, stop in zip(bounds[:-1], bounds[1:], strict=True)]
-    if b.ndim == 3:
-        return torch.cat([a[part] @ b[expert] for expert, part in enumerate(parts)])
-    return torch.stack([a[:, part] @ b[part] for part in parts])
 
 
 @_experts.register_fake

@@ -8,7 +8,10 @@ import torch
 from smelt.model.choice import _choose, choose
 
 
-@pytest.mark.parametrize(("experts", "k"), [(1, 1), (8, 8), (64, 8), (336, 8), (504, 3)])
+@pytest.mark.parametrize(
+    ("experts", "k"),
+    [(1, 1), (8, 8), (64, 8), (256, 8), (257, 1), (336, 8), (504, 3), (700, 127), (700, 200)],
+)
 def test_choice_is_the_top_k(experts, k):
     logits = torch.randn(50, experts, generator=torch.Generator().manual_seed(experts))
     logits[::5] *= 1e-30

@@ -7,7 +7,7 @@ import torch
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from smelt.errors import SmeltError
-from smelt.model import experts
+from smelt.model import experts, products
 from smelt.model.experts import moe_experts, reference
 
 CASES = {
@@ -56,7 +56,7 @@ def run(function, tensors, ids_nk, grad):
 
 @pytest.fixture(params=[1, 1 << 13, 1 << 20], ids=lambda size: f"chunks of {size} bytes")
 def chunks(request, monkeypatch):
-    monkeypatch.setattr(experts, "CHUNK_BYTES", request.param)
+    monkeypatch.setattr(products, "CHUNK_BYTES", request.param)
 
 
 def check(backend, tensors, ids_nk, tolerance=1e-5):
