@@ -6,6 +6,7 @@ Shapes: b rows, t tokens, s keys, h query heads, g key and value heads, d head s
 from __future__ import annotations
 
 import functools
+import math
 
 import torch
 from torch import Tensor, nn
@@ -61,7 +62,7 @@ class Attention(nn.Module):
             flex = _compiled_flex() if q_bhtd.is_cuda else flex_attention
             pv_bhtd = flex(q_bhtd, k_bgsd, v_bgsd, block_mask=mask, enable_gqa=grouped)
         elif mask is not None and mask.shape[-1] == mask.shape[-2] > QUERY_BLOCK and not q_bhtd.is_cuda:
-            pv_bhtd = _BlockAttention.apply(q_bhtd, k_bgsd, v_bgsd, mask)
+            pv_bhtd = _BlockAttention.apply(q_bhtd, k_bgsd, v_bgsd, _added(mask, q_bhtd.dtype))
         else:
             pv_bhtd = F.scaled_dot_product_attention(
                 q_bhtd, k_bgsd, v_bgsd, attn_mask=mask, is_causal=mask is None, enable_gqa=grouped
@@ -85,6 +86,14 @@ def rotate(x_bthd: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
     """Turn each pair (i, i + d/2) of a head by its angle, paired as HF transformers does."""
     own, partner = (factor.to(x_bthd.dtype) for factor in rotation)
     return torch.addcmul(x_bthd * own, x_bthd.roll(x_bthd.shape[-1] // 2, -1), partner)
+
+
+def _added(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the mask as the kernel takes it: added to the scores, in float32 or wider."""
+    dtype = torch.promote_types(dtype, torch.float32)
+    if mask.dtype == torch.bool:
+        return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, -math.inf)
+    return mask.to(dtype)
 
 
 class _BlockAttention(torch.autograd.Function):

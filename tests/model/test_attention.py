@@ -23,7 +23,9 @@ def plain(q_bthd, k_bsgd, v_bsgd, mask):
 
 @pytest.mark.parametrize("length", [QUERY_BLOCK + 1, 2 * QUERY_BLOCK, 150])
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-6), (torch.bfloat16, 0.02)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float64, 1e-14), (torch.float32, 2e-6), (torch.bfloat16, 0.02)]
+)
 def test_blocks_of_queries_and_their_gradients(length, kv_heads, dtype, tolerance):
     generator = torch.Generator().manual_seed(length)
     attention = Attention(ModelConfig(Geometry(**SIZES | {"kv_heads": kv_heads}), vocab=64))
@@ -32,6 +34,7 @@ def test_blocks_of_queries_and_their_gradients(length, kv_heads, dtype, toleranc
     segments_bt = (torch.arange(length) // torch.tensor([[40], [length]])).contiguous()
     mask = attention_mask(segments_bt, segments_bt)
     found, wanted = attention.attend(*inputs, mask), plain(*inputs, mask)
+    assert torch.equal(found, attention.attend(*inputs, mask == 0))
     grad = torch.randn(wanted.shape, generator=generator)
     pairs = zip(
         [found, *torch.autograd.grad(found, inputs, grad.to(dtype))],
