@@ -25,7 +25,7 @@ from smelt.corpus.sources import SourceSet
 from smelt.corpus.split import SPLITS
 from smelt.corpus.tokenizer import BOS_ID, load_tokenizer, save_tokenizer, train_tokenizer
 from smelt.files import atomic_path, sha256_json
-from smelt.results.parquet import open_parquet, write_table
+from smelt.results.parquet import ParquetReader, write_table
 from smelt.study import Study
 
 # Starting a process takes as long as working through some megabytes.
@@ -117,8 +117,8 @@ def _tokenise(
 def tokenise_group(path: Path, group: int, tokenizer: Path, target: Path, dtype: np.dtype) -> Tokenised:
     """Tokenise one row group of texts into the file `target`."""
     encode = _cached_tokenizer(tokenizer)
-    with open_parquet(path) as file:
-        texts = file.read_row_group(group, use_threads=False).column("text").to_pylist()
+    with ParquetReader(path) as file:
+        texts = file.read_row_group(group).column("text").to_pylist()
     lengths = []
     with open(target, "wb") as stream:
         for encoding in encode.encode_batch_fast(texts, add_special_tokens=False):

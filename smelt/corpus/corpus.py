@@ -18,7 +18,7 @@ from smelt.corpus.split import length_bucket
 from smelt.corpus.tokenizer import load_tokenizer
 from smelt.errors import SmeltError
 from smelt.files import ROOT, sha256_file
-from smelt.results.parquet import open_parquet
+from smelt.results.parquet import ParquetReader
 from smelt.study.records import make_anew, read_record
 
 TOKENIZER, DOCUMENTS = "tokenizer.json", "documents.parquet"
@@ -87,8 +87,8 @@ class Corpus:
         """Return the rows of the index of documents, with `only` its first rows, which are of that split."""
         path = checked_file(self.folder, self.manifest, DOCUMENTS)
         parts: dict[str, list[np.ndarray]] = {name: [] for name in (*_NAMES, *_NUMBERS)}
-        with open_parquet(path, read_dictionary=list(_NAMES)) as file:
-            for batch in file.iter_batches(columns=list(parts), use_threads=False):
+        with ParquetReader(path, read_dictionary=list(_NAMES)) as file:
+            for batch in file.iter_batches(columns=list(parts)):
                 rows = {name: _array(batch.column(name)) for name in parts}
                 count = len(batch) if only is None else int((rows["split"] == only).sum())
                 for name, values in rows.items():

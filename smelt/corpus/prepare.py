@@ -23,7 +23,7 @@ from smelt.corpus.sources import Source, SourceSet
 from smelt.corpus.split import split_documents
 from smelt.corpus.windows import repeated_share
 from smelt.errors import SmeltError
-from smelt.results.parquet import open_parquet
+from smelt.results.parquet import ParquetReader
 
 # Texts of one row group are tokenised by one process at a time.
 GROUP_BYTES = 1_000_000
@@ -54,9 +54,9 @@ class Prepared:
 
     def texts(self) -> Iterator[str]:
         """Yield the texts in order."""
-        with open_parquet(self.path) as file:
+        with ParquetReader(self.path) as file:
             for group in range(file.num_row_groups):
-                yield from file.read_row_group(group, use_threads=False).column("text").to_pylist()
+                yield from file.read_row_group(group).column("text").to_pylist()
 
 
 def prepare(
@@ -107,7 +107,7 @@ def _new_documents(source: Source, work: Path, deduplicator: Deduplicator, items
     """Write what no earlier source, no earlier document and no item has said, up to the cap."""
     raw, item = work / f"{source.name}.raw.parquet", Prepared(source, work / f"{source.name}.parquet")
     total = 0
-    with open_parquet(raw) as file, GroupWriter(item.path, _CLEAN) as writer:
+    with ParquetReader(raw) as file, GroupWriter(item.path, _CLEAN) as writer:
         for text, values in _rows(file):
             if total >= source.cap:
                 break
@@ -149,7 +149,7 @@ def _new_text(
 
 def _rows(file: pq.ParquetFile) -> Iterator[tuple[str, bytes]]:
     for group in range(file.num_row_groups):
-        table = file.read_row_group(group, use_threads=False)
+        table = file.read_row_group(group)
         yield from zip(table.column("text").to_pylist(), table.column("signature").to_pylist(), strict=True)
 
 

@@ -39,7 +39,7 @@ from smelt.corpus.stream_parts import (
 from smelt.corpus.tokenizer import save_tokenizer, train_tokenizer
 from smelt.errors import SmeltError
 from smelt.files import atomic_path, read_json, sha256_file, sha256_json, write_json
-from smelt.results.parquet import open_parquet, write_table
+from smelt.results.parquet import ParquetReader, write_table
 from smelt.study import Study
 from smelt.study.records import make_anew
 
@@ -166,8 +166,8 @@ def _write_documents(out: Path, blocks: list[dict[str, Any]]) -> None:
             for block in blocks:
                 path = out / INDEX / f"{block['name']}.parquet"
                 _check_index(out, path, block)
-                with open_parquet(path) as file:
-                    rows = file.read(use_threads=False)
+                with ParquetReader(path) as file:
+                    rows = file.read()
                 table = rows.filter(pc.equal(rows["split"], "validation"))
                 if len(table):
                     column = pa.array([number] * len(table), pa.int64())

@@ -12,7 +12,6 @@ from smelt.corpus import LENGTH_BOUNDS
 from smelt.laws.inputs import Results
 from smelt.laws.noise import Ends, contrast, t_ends
 
-BUCKETS = LENGTH_BOUNDS
 FAMILIES = ("smelt", "experts", "parameters")
 BASIS = "t interval over the contrasts of a family, linearised"
 # Fewer contrasts than this give no interval worth printing.
@@ -39,7 +38,7 @@ def length_tables(results: Results) -> dict[str, list[dict[str, Any]]]:
         }
     profile, ratios, rows = [], {}, []
     for name, values_pb in families.items():
-        values_pb = values_pb[:, [BUCKETS.index(bucket) for bucket in buckets]]
+        values_pb = values_pb[:, [LENGTH_BOUNDS.index(bucket) for bucket in buckets]]
         if not len(values_pb):
             continue
         profile.extend(_profile(name, buckets, values_pb))
@@ -66,10 +65,10 @@ def _bucket_losses(results: Results) -> dict[str, np.ndarray]:
     losses = {}
     for arch in ("baseline", "smelt"):
         for row in results.grid_runs(arch):
-            sums = np.zeros((2, len(BUCKETS)))
+            sums = np.zeros((2, len(LENGTH_BOUNDS)))
             for part in results.validation.get(row["run"], ()):
                 if part["horizon"] == last and (row["run"], last) in results.endpoints:
-                    sums[:, BUCKETS.index(part["length_bucket"])] += (part["loss_sum"], part["tokens"])
+                    sums[:, LENGTH_BOUNDS.index(part["length_bucket"])] += (part["loss_sum"], part["tokens"])
             if sums[1].any():
                 with np.errstate(invalid="ignore"):
                     losses[row["run"]] = sums[0] / np.where(sums[1] > 0, sums[1], np.nan)
@@ -107,14 +106,14 @@ def _improvements(losses: dict[str, np.ndarray], contrasts: list[list[tuple[str,
         ]
         if known:
             rows.append(np.mean(known, axis=0))
-    return np.array(rows).reshape(-1, len(BUCKETS))
+    return np.array(rows).reshape(-1, len(LENGTH_BOUNDS))
 
 
 def _common_buckets(losses: dict[str, np.ndarray]) -> list[int]:
     if not losses:
         return []
     filled = np.isfinite(np.array(list(losses.values()))).all(axis=0)
-    return [bucket for bucket, full in zip(BUCKETS, filled, strict=True) if full]
+    return [bucket for bucket, full in zip(LENGTH_BOUNDS, filled, strict=True) if full]
 
 
 def _profile(family: str, buckets: list[int], values_pb: np.ndarray) -> list[dict[str, Any]]:

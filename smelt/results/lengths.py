@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from smelt.corpus import length_bucket
 from smelt.corpus.corpus import DOCUMENTS, MANIFEST, SCHEMA, checked_file
-from smelt.results.parquet import open_parquet
+from smelt.results.parquet import ParquetReader
 from smelt.study.records import read_record
 
 _KEYS = ["source", "category", "split", "length_bucket"]
@@ -22,10 +22,8 @@ def length_rows(corpus: Path) -> list[dict[str, Any]]:
         SmeltError: the manifest or the index of documents is missing, damaged or not of the other.
     """
     index = checked_file(corpus, read_record(corpus / MANIFEST, SCHEMA), DOCUMENTS)
-    with open_parquet(index) as file:
-        parts = [
-            _sums(batch) for batch in file.iter_batches(columns=[*_KEYS[:3], "tokens"], use_threads=False)
-        ]
+    with ParquetReader(index) as file:
+        parts = [_sums(batch) for batch in file.iter_batches(columns=[*_KEYS[:3], "tokens"])]
     if not parts:
         return []
     whole = pa.concat_tables(parts).group_by(_KEYS, use_threads=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -114,12 +114,26 @@ def _check_value(table: Table, column: Any, row: Mapping[str, Any]) -> None:
         raise SmeltError(f"table {table.name}: {column.name} is {value} in {dict(row)}")
 
 
-def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
-    """Open a Parquet file so that reading with `use_threads=False` starts no thread.
+class ParquetReader(pq.ParquetFile):
+    """A Parquet file that is read without starting a thread.
 
     Arrow's pools sometimes abort a process that ends soon after their first use (its issue 34314).
     """
-    return pq.ParquetFile(source, pre_buffer=False, **options)
+
+    def __init__(self, source: Any, **options: Any) -> None:
+        super().__init__(source, pre_buffer=False, **options)
+
+    def read(self) -> pa.Table:
+        """Return the whole file."""
+        return super().read(use_threads=False)
+
+    def read_row_group(self, group: int) -> pa.Table:
+        """Return one row group."""
+        return super().read_row_group(group, use_threads=False)
+
+    def iter_batches(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
+        """Yield some columns in batches of rows."""
+        return super().iter_batches(columns=columns, use_threads=False)
 
 
 def read_rows(path: Path | str) -> list[dict[str, Any]]:
@@ -142,8 +156,8 @@ def read_arrow(path: Path | str) -> pa.Table:
     try:
         data = memoryview(path.read_bytes())
         _check_digest(data)
-        with open_parquet(pa.BufferReader(data)) as file:
-            arrow = file.read(use_threads=False)
+        with ParquetReader(pa.BufferReader(data)) as file:
+            arrow = file.read()
         arrow.validate(full=True)
         columns = [(field.name, field.type) for field in arrow.schema]
     except FileNotFoundError:

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from smelt.corpus import LENGTH_BOUNDS
 from smelt.laws import ablations, lengths, pairs, shots, subsets
 from smelt.laws.inputs import designs, load_results
 from smelt.laws.pairs import binomial_interval
@@ -184,7 +185,7 @@ def test_planted_length_profiles_give_their_ratios(lab, tmp_path):
     class Long(type(lab())):
         def bucket_loss(self, run, loss, bucket):
             point = self.points[run]
-            position = lengths.BUCKETS.index(bucket)
+            position = LENGTH_BOUNDS.index(bucket)
             gain = 0.05 * (1.5 if position >= 4 else 1.0) * (point.loop_count > 1)
             scale = list(self.study.scales).index(point.scale)
             return 3.0 - gain - 0.1 * scale - 0.002 * point.sparsity
@@ -199,7 +200,7 @@ def test_planted_length_profiles_give_their_ratios(lab, tmp_path):
     profile = {(r["family"], r["bucket"]): r for r in tables["length_profile"]}
     assert profile["smelt", 32]["normalised"] == pytest.approx(0.8)
     assert profile["smelt", 4096]["normalised"] == pytest.approx(1.2)
-    assert sum(profile["smelt", b]["normalised"] for b in lengths.BUCKETS) == pytest.approx(8)
+    assert sum(profile["smelt", b]["normalised"] for b in LENGTH_BOUNDS) == pytest.approx(8)
     assert profile["experts", 32]["contrasts"] == 12
 
 

@@ -263,7 +263,7 @@ def test_an_arrow_error_of_any_kind_is_told_as_damage(results, monkeypatch):
     def unsupported(source, **options):
         raise pa.ArrowNotImplementedError("unknown codec")
 
-    monkeypatch.setattr(pq, "ParquetFile", unsupported)
+    monkeypatch.setattr("smelt.results.parquet.ParquetReader", unsupported)
     path = results / "laws" / "tpp.parquet"
     with pytest.raises(SmeltError, match=r"tpp.parquet is damaged \(unknown codec\); delete it and run"):
         read_rows(path)
